@@ -1,0 +1,36 @@
+/* pqtx.h: safe concurrent writes to PostgreSQL, over libpq.
+ *
+ * Read in this order: run.h (the loop), tx.h (statements in it), update.h and lock.h (helpers),
+ * then status.h for what can come back.  pqtx(7) is the tour. */
+#ifndef PQTX_H
+#define PQTX_H
+
+#define PQTX_VERSION_MAJOR 0
+#define PQTX_VERSION_MINOR 1
+#define PQTX_VERSION_PATCH 0
+
+#include <pqtx/api.h>
+#include <pqtx/clock.h>
+#include <pqtx/error.h>
+#include <pqtx/lock.h>
+#include <pqtx/observer.h>
+#include <pqtx/options.h>
+#include <pqtx/pool.h>
+#include <pqtx/run.h>
+#include <pqtx/status.h>
+#include <pqtx/tx.h>
+#include <pqtx/update.h>
+#include <pqtx/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version that runs, "0.1.0"; the macros above are the one that was compiled against. */
+PQTX_API const char *pqtx_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

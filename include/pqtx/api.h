@@ -1,0 +1,31 @@
+/* api.h: what every header of pqtx needs: the export mark, and libpq's two types.
+ *
+ * <libpq-fe.h> is not included, so that a foreign-function generator needs no libpq headers.
+ * Repeating these two typedefs is valid in C11 and in C++. */
+#ifndef PQTX_API_H
+#define PQTX_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PQTX_API __attribute__((visibility("default")))
+#else
+#define PQTX_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pg_conn PGconn;
+typedef struct pg_result PGresult;
+
+typedef struct pqtx_pool pqtx_pool; /* pool.h: a thread-safe source of connections */
+typedef struct pqtx_tx pqtx_tx;     /* run.h: one transaction, begun again until it is decided */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,99 @@
+/* options.h: how a transaction is to run.  0 in a field is its default. */
+#ifndef PQTX_OPTIONS_H
+#define PQTX_OPTIONS_H
+
+#include <pqtx/clock.h>
+#include <pqtx/observer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pqtx_isolation {
+    PQTX_ISO_DEFAULT = 0, /* the session's default_transaction_isolation */
+    PQTX_ISO_READ_COMMITTED = 1,
+    PQTX_ISO_REPEATABLE_READ = 2,
+    PQTX_ISO_SERIALIZABLE = 3,
+    PQTX_ISO_MAX = 0x7fffffff
+} pqtx_isolation;
+
+typedef enum pqtx_access {
+    PQTX_ACCESS_DEFAULT = 0, /* the session's default_transaction_read_only */
+    PQTX_ACCESS_READ_WRITE = 1,
+    PQTX_ACCESS_READ_ONLY = 2,
+    PQTX_ACCESS_DEFERRABLE = 3, /* read only, deferrable: with PQTX_ISO_SERIALIZABLE it waits for a
+                                 * snapshot that can neither fail nor make others fail */
+    PQTX_ACCESS_MAX = 0x7fffffff
+} pqtx_access;
+
+/* pqtx_options.flags */
+
+/* Under REPEATABLE READ and SERIALIZABLE the first statement takes the snapshot; BEGIN does not.
+ * With this flag each attempt takes it at once, before pqtx_attempt() returns, for one more round
+ * trip: for a body that looks at something outside the database first. */
+#define PQTX_PIN_SNAPSHOT 0x1u
+
+/* Allows pqtx_lock() and its kin under REPEATABLE READ and SERIALIZABLE, where the lock call takes
+ * the snapshot before it waits, so that what is read afterwards can be older than the lock. */
+#define PQTX_LOCK_ANY_ISOLATION 0x2u
+
+/* pqtx_options.retry_mask: which failures begin the whole transaction again. */
+#define PQTX_RETRY_SERIALIZATION 0x001u /* 40001 */
+#define PQTX_RETRY_DEADLOCK 0x002u      /* 40P01 */
+#define PQTX_RETRY_BUSY 0x004u          /* 55P03; without it "busy" is the answer at once */
+#define PQTX_RETRY_ROLLED_BACK 0x008u   /* 40000, 72000 */
+#define PQTX_RETRY_STALE 0x010u         /* 26000, 42P05, a cached plan that must change: once */
+#define PQTX_RETRY_CONNECTION 0x020u    /* lost before COMMIT began, or none to be had (pool only) */
+#define PQTX_RETRY_READ_ONLY 0x040u     /* 25006 though the transaction is not read only: the server
+                                         * is not the primary any more (pool only) */
+#define PQTX_RETRY_DUPLICATE 0x080u     /* 23505: can be a serialization failure in disguise */
+#define PQTX_RETRY_OVERLAP 0x100u       /* 23P01: the same */
+#define PQTX_RETRY_DEFAULT 0x07fu       /* what 0 means */
+#define PQTX_RETRY_NOTHING 0x80000000u
+
+#define PQTX_NO_TIMEOUT (-1)
+
+typedef struct pqtx_options {
+    size_t size;
+    pqtx_isolation isolation;
+    pqtx_access access;
+
+    /* SET LOCAL lock_timeout, per wait for a lock.  0: 5000; PQTX_NO_TIMEOUT: the session's own.
+     * It is never longer than the time left. */
+    int64_t lock_timeout_ms;
+
+    /* SET LOCAL statement_timeout.  0: the session's own.  It does not bound COMMIT; the deadline
+     * does. */
+    int64_t statement_timeout_ms;
+
+    /* The whole run: every attempt, wait, connect, cancel and rollback.  0: 30000.  It counts from
+     * the first pqtx_attempt(); there is no run without one.  Statements are given up a little
+     * before it (a tenth of it, at most a second), so that cancel and rollback fit inside. */
+    int64_t deadline_ms;
+
+    int32_t max_attempts; /* 0: 10; 1: never again */
+    uint32_t flags;       /* PQTX_PIN_SNAPSHOT, PQTX_LOCK_ANY_ISOLATION */
+
+    /* Before attempt n + 1 the runner sleeps a random time up to wait_first_ms * 2^(n-1), and not
+     * longer than wait_max_ms.  0: 5 and 500. */
+    int64_t wait_first_ms;
+    int64_t wait_max_ms;
+
+    uint32_t retry_mask; /* PQTX_RETRY_…; 0: PQTX_RETRY_DEFAULT */
+    uint32_t reserved;   /* 0 */
+
+    pqtx_observer observer; /* or NULL */
+    void *observer_arg;
+    const pqtx_clock *clock; /* NULL: the system's; must outlive the transaction */
+} pqtx_options;
+
+#define PQTX_OPTIONS {sizeof(pqtx_options)}
+
+/* All defaults, for languages without the macro.  `size` is the caller's sizeof(pqtx_options). */
+PQTX_API pqtx_status pqtx_options_init(pqtx_options *options, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
