@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define PQTX_WAIT_READ 1
+#define PQTX_WAIT_READ  1
 #define PQTX_WAIT_WRITE 2
 
 typedef struct pqtx_clock {

@@ -33,10 +33,10 @@ typedef enum pqtx_origin {
 } pqtx_origin;
 
 /* pqtx_error.flags */
-#define PQTX_ERROR_DEADLINE 0x01u   /* the deadline is why it was not tried again */
-#define PQTX_ERROR_ATTEMPTS 0x02u   /* max_attempts is why it was not tried again */
-#define PQTX_ERROR_SWALLOWED 0x04u  /* the body returned PQTX_OK in spite of it */
-#define PQTX_ERROR_TRUNCATED 0x08u  /* a text was longer than its field */
+#define PQTX_ERROR_DEADLINE   0x01u /* the deadline is why it was not tried again */
+#define PQTX_ERROR_ATTEMPTS   0x02u /* max_attempts is why it was not tried again */
+#define PQTX_ERROR_SWALLOWED  0x04u /* the body returned PQTX_OK in spite of it */
+#define PQTX_ERROR_TRUNCATED  0x08u /* a text was longer than its field */
 #define PQTX_ERROR_CONNECTION 0x10u /* the connection is gone, or not usable any more */
 
 /* Flat and of fixed size: copy it, keep it, nothing is to be freed.  Absent texts are empty.
@@ -70,7 +70,10 @@ typedef struct pqtx_error {
     char internal_query[512];
 } pqtx_error;
 
-#define PQTX_ERROR {sizeof(pqtx_error)}
+#define PQTX_ERROR                                                                                 \
+    {                                                                                              \
+        sizeof(pqtx_error)                                                                         \
+    }
 
 /* Clears the error and sets its size; PQTX_MISUSE if `size` does not reach past `sqlstate`. */
 PQTX_API pqtx_status pqtx_error_init(pqtx_error *error, size_t size);

@@ -5,9 +5,9 @@
  * int8 keys and int4 pairs are two separate spaces; both belong to one database.  The lock is a
  * statement of its own, so what is read after it is newer than it.
  *
- * That holds at READ COMMITTED only.  Under REPEATABLE READ and SERIALIZABLE the lock call takes the
- * snapshot before it waits: four fifths of those who got the lock then failed with 40001, or read
- * stale data.  There these calls take no lock and return PQTX_WRONG_ISOLATION, unless
+ * That holds at READ COMMITTED only.  Under REPEATABLE READ and SERIALIZABLE the lock call takes
+ * the snapshot before it waits: four fifths of those who got the lock then failed with 40001, or
+ * read stale data.  There these calls take no lock and return PQTX_WRONG_ISOLATION, unless
  * pqtx_options.flags has PQTX_LOCK_ANY_ISOLATION.
  *
  * Waiting is bounded by lock_timeout: PQTX_BUSY, which marks the attempt and by default begins the
@@ -37,9 +37,9 @@ PQTX_API pqtx_status pqtx_try_lock_pair_shared(pqtx_tx *tx, int32_t group, int32
 PQTX_API pqtx_status pqtx_lock_many(pqtx_tx *tx, const int64_t *keys, size_t count);
 PQTX_API pqtx_status pqtx_lock_many_shared(pqtx_tx *tx, const int64_t *keys, size_t count);
 
-/* SET LOCAL lock_timeout for the statements that follow in this attempt, of any kind; rides with the
- * next one.  1 … 2147483647; 0: back to the options'; PQTX_NO_TIMEOUT: no limit but the deadline.
- * Never longer than the time left. */
+/* SET LOCAL lock_timeout for the statements that follow in this attempt, of any kind; rides with
+ * the next one.  1 … 2147483647; 0: back to the options'; PQTX_NO_TIMEOUT: no limit but the
+ * deadline. Never longer than the time left. */
 PQTX_API pqtx_status pqtx_set_lock_timeout(pqtx_tx *tx, int64_t timeout_ms);
 
 #ifdef __cplusplus

@@ -39,17 +39,18 @@ typedef enum pqtx_access {
 
 /* pqtx_options.retry_mask: which failures begin the whole transaction again. */
 #define PQTX_RETRY_SERIALIZATION 0x001u /* 40001 */
-#define PQTX_RETRY_DEADLOCK 0x002u      /* 40P01 */
-#define PQTX_RETRY_BUSY 0x004u          /* 55P03; without it "busy" is the answer at once */
-#define PQTX_RETRY_ROLLED_BACK 0x008u   /* 40000, 72000 */
-#define PQTX_RETRY_STALE 0x010u         /* 26000, 42P05, a cached plan that must change: once */
-#define PQTX_RETRY_CONNECTION 0x020u    /* lost before COMMIT began, or none to be had (pool only) */
-#define PQTX_RETRY_READ_ONLY 0x040u     /* 25006 though the transaction is not read only: the server
-                                         * is not the primary any more (pool only) */
-#define PQTX_RETRY_DUPLICATE 0x080u     /* 23505: can be a serialization failure in disguise */
-#define PQTX_RETRY_OVERLAP 0x100u       /* 23P01: the same */
-#define PQTX_RETRY_DEFAULT 0x07fu       /* what 0 means */
-#define PQTX_RETRY_NOTHING 0x80000000u
+#define PQTX_RETRY_DEADLOCK      0x002u /* 40P01 */
+#define PQTX_RETRY_BUSY          0x004u /* 55P03; without it "busy" is the answer at once */
+#define PQTX_RETRY_ROLLED_BACK   0x008u /* 40000, 72000 */
+#define PQTX_RETRY_STALE         0x010u /* 26000, 42P05, a cached plan that must change: once */
+#define PQTX_RETRY_CONNECTION    0x020u /* lost before COMMIT began, or none to be had (pool only) */
+#define PQTX_RETRY_READ_ONLY                                                                       \
+    0x040u                          /* 25006 though the transaction is not read only: the server   \
+                                     * is not the primary any more (pool only) */
+#define PQTX_RETRY_DUPLICATE 0x080u /* 23505: can be a serialization failure in disguise */
+#define PQTX_RETRY_OVERLAP   0x100u /* 23P01: the same */
+#define PQTX_RETRY_DEFAULT   0x07fu /* what 0 means */
+#define PQTX_RETRY_NOTHING   0x80000000u
 
 #define PQTX_NO_TIMEOUT (-1)
 
@@ -87,7 +88,10 @@ typedef struct pqtx_options {
     const pqtx_clock *clock; /* NULL: the system's; must outlive the transaction */
 } pqtx_options;
 
-#define PQTX_OPTIONS {sizeof(pqtx_options)}
+#define PQTX_OPTIONS                                                                               \
+    {                                                                                              \
+        sizeof(pqtx_options)                                                                       \
+    }
 
 /* All defaults, for languages without the macro.  `size` is the caller's sizeof(pqtx_options). */
 PQTX_API pqtx_status pqtx_options_init(pqtx_options *options, size_t size);

@@ -22,9 +22,9 @@ extern "C" {
 
 typedef struct pqtx_pool_options {
     size_t size;
-    const char *conninfo; /* libpq's: key=value or URI; NULL or "": libpq's environment and defaults.
-                           * Handed over whole, several hosts and target_session_attrs included;
-                           * only fallback_application_name is added.  Copied. */
+    const char *conninfo; /* libpq's: key=value or URI; NULL or "": libpq's environment and
+                           * defaults. Handed over whole, several hosts and target_session_attrs
+                           * included; only fallback_application_name is added.  Copied. */
     int32_t max_count;    /* connections at most; 0: 8 */
     int32_t min_count;    /* kept open in spite of the idle limit; 0: none */
     uint32_t flags;       /* PQTX_POOL_… */
@@ -39,7 +39,10 @@ typedef struct pqtx_pool_options {
     const pqtx_clock *clock; /* NULL: the system's; must outlive the pool */
 } pqtx_pool_options;
 
-#define PQTX_POOL_OPTIONS {sizeof(pqtx_pool_options)}
+#define PQTX_POOL_OPTIONS                                                                          \
+    {                                                                                              \
+        sizeof(pqtx_pool_options)                                                                  \
+    }
 
 PQTX_API pqtx_status pqtx_pool_options_init(pqtx_pool_options *options, size_t size);
 
@@ -80,7 +83,10 @@ typedef struct pqtx_stats {
     uint64_t retries_other;
 } pqtx_stats;
 
-#define PQTX_STATS {sizeof(pqtx_stats)}
+#define PQTX_STATS                                                                                 \
+    {                                                                                              \
+        sizeof(pqtx_stats)                                                                         \
+    }
 
 PQTX_API pqtx_status pqtx_pool_stats(pqtx_pool *pool, pqtx_stats *stats);
 

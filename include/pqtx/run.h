@@ -61,7 +61,8 @@ PQTX_API pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error);
 /* Attempts begun so far. */
 PQTX_API uint32_t pqtx_attempts(const pqtx_tx *tx);
 
-/* Rolls back what is open and frees the handle with every result it handed out; NULL is harmless. */
+/* Rolls back what is open and frees the handle with every result it handed out; NULL is harmless.
+ */
 PQTX_API void pqtx_free(pqtx_tx *tx);
 
 /* The body of a transaction.  PQTX_OK commits; any other status rolls back and is returned by

@@ -22,16 +22,17 @@ typedef enum pqtx_status {
     PQTX_OK = 0,
     PQTX_DONE_BEFORE = 1, /* this event id was applied before; the body did not run */
 
-    PQTX_NO_MATCH = 10,        /* no row met the condition, or there is no such row */
-    PQTX_TOO_MANY = 11,        /* more rows met it than the call allows */
-    PQTX_NOT_FOUND = 12,       /* the row itself is missing (calls that can tell) */
-    PQTX_CONDITION_FALSE = 13, /* the row is there, its condition is not met (calls that can tell) */
-    PQTX_EXHAUSTED = 14,       /* the counter is there, too little is left */
-    PQTX_EMPTY = 15,           /* the queue holds nothing that is free */
-    PQTX_LEASE_LOST = 16,      /* another worker took the job over */
-    PQTX_GONE = 17,            /* the job is finished and deleted */
-    PQTX_SUPERSEDED = 18,      /* a newer job with the same key replaced it */
-    PQTX_KEY_MISMATCH = 19,    /* the event id is known, but for other content */
+    PQTX_NO_MATCH = 10,  /* no row met the condition, or there is no such row */
+    PQTX_TOO_MANY = 11,  /* more rows met it than the call allows */
+    PQTX_NOT_FOUND = 12, /* the row itself is missing (calls that can tell) */
+    PQTX_CONDITION_FALSE =
+        13,                 /* the row is there, its condition is not met (calls that can tell) */
+    PQTX_EXHAUSTED = 14,    /* the counter is there, too little is left */
+    PQTX_EMPTY = 15,        /* the queue holds nothing that is free */
+    PQTX_LEASE_LOST = 16,   /* another worker took the job over */
+    PQTX_GONE = 17,         /* the job is finished and deleted */
+    PQTX_SUPERSEDED = 18,   /* a newer job with the same key replaced it */
+    PQTX_KEY_MISMATCH = 19, /* the event id is known, but for other content */
 
     PQTX_SERIALIZATION = 20,   /* 40001 */
     PQTX_DEADLOCK = 21,        /* 40P01 */
@@ -48,12 +49,13 @@ typedef enum pqtx_status {
 
     PQTX_IN_DOUBT = 40, /* the connection went while COMMIT was under way: it may have committed */
 
-    PQTX_TIMEOUT = 50,       /* the deadline, statement_timeout, or a session timeout */
-    PQTX_CANCELLED = 51,     /* 57014 that this library did not ask for */
-    PQTX_READ_ONLY = 52,     /* 25006: a standby, or a read-only transaction */
-    PQTX_NO_CONNECTION = 53, /* none to be had, or lost before COMMIT began: nothing was committed */
-    PQTX_RESOURCES = 54,     /* 53xxx: disk, memory, locks, connections */
-    PQTX_DENIED = 55,        /* 28xxx, 42501: no permission, wrong password */
+    PQTX_TIMEOUT = 50,   /* the deadline, statement_timeout, or a session timeout */
+    PQTX_CANCELLED = 51, /* 57014 that this library did not ask for */
+    PQTX_READ_ONLY = 52, /* 25006: a standby, or a read-only transaction */
+    PQTX_NO_CONNECTION =
+        53,              /* none to be had, or lost before COMMIT began: nothing was committed */
+    PQTX_RESOURCES = 54, /* 53xxx: disk, memory, locks, connections */
+    PQTX_DENIED = 55,    /* 28xxx, 42501: no permission, wrong password */
     PQTX_BAD_STATEMENT = 56, /* 42xxx and kin: the statement or the schema is wrong */
     PQTX_BAD_DATA = 57,      /* 22xxx, 21000: a value does not fit */
     PQTX_SERVER_ERROR = 58,  /* 58xxx, XXxxx, HVxxx, and codes this version does not know */
@@ -72,15 +74,15 @@ typedef enum pqtx_status {
 
 /* What to do about an SQLSTATE. */
 typedef enum pqtx_advice {
-    PQTX_ADVICE_NONE = 0,       /* no error */
-    PQTX_ADVICE_AGAIN = 1,      /* the whole transaction again, after a short random wait */
-    PQTX_ADVICE_LATER = 2,      /* again, after a growing wait */
-    PQTX_ADVICE_RECONNECT = 3,  /* again, on a new connection */
-    PQTX_ADVICE_RESOLVE = 4,    /* find out first whether it committed */
-    PQTX_ADVICE_REPREPARE = 5,  /* prepare the statement again, then once more */
-    PQTX_ADVICE_DECIDE = 6,     /* an answer: the caller's business */
-    PQTX_ADVICE_FIX = 7,        /* program, rights or schema are wrong; again is no use */
-    PQTX_ADVICE_OPERATOR = 8,   /* somebody must look after the server */
+    PQTX_ADVICE_NONE = 0,      /* no error */
+    PQTX_ADVICE_AGAIN = 1,     /* the whole transaction again, after a short random wait */
+    PQTX_ADVICE_LATER = 2,     /* again, after a growing wait */
+    PQTX_ADVICE_RECONNECT = 3, /* again, on a new connection */
+    PQTX_ADVICE_RESOLVE = 4,   /* find out first whether it committed */
+    PQTX_ADVICE_REPREPARE = 5, /* prepare the statement again, then once more */
+    PQTX_ADVICE_DECIDE = 6,    /* an answer: the caller's business */
+    PQTX_ADVICE_FIX = 7,       /* program, rights or schema are wrong; again is no use */
+    PQTX_ADVICE_OPERATOR = 8,  /* somebody must look after the server */
     PQTX_ADVICE_MAX = 0x7fffffff
 } pqtx_advice;
 

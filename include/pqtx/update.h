@@ -1,9 +1,9 @@
 /* update.h: change a row only if its condition still holds.
  *
  * Put the condition into the statement and let the server check it on the newest version of the
- * row: `UPDATE seat SET taken_by = $2 WHERE id = $1 AND taken_by IS NULL`.  Sound at every isolation
- * level: READ COMMITTED evaluates the condition again after waiting for the row's lock; REPEATABLE
- * READ and SERIALIZABLE fail with 40001 instead and begin again. */
+ * row: `UPDATE seat SET taken_by = $2 WHERE id = $1 AND taken_by IS NULL`.  Sound at every
+ * isolation level: READ COMMITTED evaluates the condition again after waiting for the row's lock;
+ * REPEATABLE READ and SERIALIZABLE fail with 40001 instead and begin again. */
 #ifndef PQTX_UPDATE_H
 #define PQTX_UPDATE_H
 
@@ -36,7 +36,10 @@ typedef struct pqtx_change {
     const char *returning; /* NULL: "*" */
 } pqtx_change;
 
-#define PQTX_CHANGE {sizeof(pqtx_change)}
+#define PQTX_CHANGE                                                                                \
+    {                                                                                              \
+        sizeof(pqtx_change)                                                                        \
+    }
 
 /* PQTX_OK: changed, *row is the row as it is now.
  * PQTX_CONDITION_FALSE: the row is there and the condition is not met, *row is the row as it is.

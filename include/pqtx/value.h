@@ -44,11 +44,11 @@ PQTX_API pqtx_value pqtx_text(const char *text);
 PQTX_API pqtx_value pqtx_text_n(const char *text, size_t len);
 PQTX_API pqtx_value pqtx_bytes(const void *bytes, size_t len);
 
-#define PQTX_NULL pqtx_null()
-#define PQTX_INT(integer) pqtx_int(integer)
-#define PQTX_REAL(real) pqtx_real(real)
-#define PQTX_BOOL(truth) pqtx_bool(truth)
-#define PQTX_TEXT(text) pqtx_text(text)
+#define PQTX_NULL              pqtx_null()
+#define PQTX_INT(integer)      pqtx_int(integer)
+#define PQTX_REAL(real)        pqtx_real(real)
+#define PQTX_BOOL(truth)       pqtx_bool(truth)
+#define PQTX_TEXT(text)        pqtx_text(text)
 #define PQTX_BYTES(bytes, len) pqtx_bytes(bytes, len)
 
 /* The two arguments "count, values" of a call, in C: PQTX_ARGS(PQTX_INT(7), PQTX_TEXT("ann")).
