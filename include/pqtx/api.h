@@ -14,6 +14,15 @@
 #define PQTX_API
 #endif
 
+/* What the initialisers PQTX_OPTIONS, PQTX_ERROR, … are made of: the size set, the rest 0. */
+/* clang-format off */
+#ifdef __cplusplus
+#define PQTX_SIZED(type) {sizeof(type)}
+#else
+#define PQTX_SIZED(type) {.size = sizeof(type)}
+#endif
+/* clang-format on */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -70,10 +70,7 @@ typedef struct pqtx_error {
     char internal_query[512];
 } pqtx_error;
 
-#define PQTX_ERROR                                                                                 \
-    {                                                                                              \
-        sizeof(pqtx_error)                                                                         \
-    }
+#define PQTX_ERROR PQTX_SIZED(pqtx_error)
 
 /* Clears the error and sets its size; PQTX_MISUSE if `size` does not reach past `sqlstate`. */
 PQTX_API pqtx_status pqtx_error_init(pqtx_error *error, size_t size);

@@ -88,10 +88,7 @@ typedef struct pqtx_options {
     const pqtx_clock *clock; /* NULL: the system's; must outlive the transaction */
 } pqtx_options;
 
-#define PQTX_OPTIONS                                                                               \
-    {                                                                                              \
-        sizeof(pqtx_options)                                                                       \
-    }
+#define PQTX_OPTIONS PQTX_SIZED(pqtx_options)
 
 /* All defaults, for languages without the macro.  `size` is the caller's sizeof(pqtx_options). */
 PQTX_API pqtx_status pqtx_options_init(pqtx_options *options, size_t size);

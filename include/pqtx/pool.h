@@ -39,10 +39,7 @@ typedef struct pqtx_pool_options {
     const pqtx_clock *clock; /* NULL: the system's; must outlive the pool */
 } pqtx_pool_options;
 
-#define PQTX_POOL_OPTIONS                                                                          \
-    {                                                                                              \
-        sizeof(pqtx_pool_options)                                                                  \
-    }
+#define PQTX_POOL_OPTIONS PQTX_SIZED(pqtx_pool_options)
 
 PQTX_API pqtx_status pqtx_pool_options_init(pqtx_pool_options *options, size_t size);
 
@@ -83,10 +80,7 @@ typedef struct pqtx_stats {
     uint64_t retries_other;
 } pqtx_stats;
 
-#define PQTX_STATS                                                                                 \
-    {                                                                                              \
-        sizeof(pqtx_stats)                                                                         \
-    }
+#define PQTX_STATS PQTX_SIZED(pqtx_stats)
 
 PQTX_API pqtx_status pqtx_pool_stats(pqtx_pool *pool, pqtx_stats *stats);
 

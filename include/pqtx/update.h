@@ -36,10 +36,7 @@ typedef struct pqtx_change {
     const char *returning; /* NULL: "*" */
 } pqtx_change;
 
-#define PQTX_CHANGE                                                                                \
-    {                                                                                              \
-        sizeof(pqtx_change)                                                                        \
-    }
+#define PQTX_CHANGE PQTX_SIZED(pqtx_change)
 
 /* PQTX_OK: changed, *row is the row as it is now.
  * PQTX_CONDITION_FALSE: the row is there and the condition is not met, *row is the row as it is.

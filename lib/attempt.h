@@ -1,0 +1,97 @@
+#ifndef PQTX_LIB_ATTEMPT_H
+#define PQTX_LIB_ATTEMPT_H
+
+#include "action.h"
+#include "error.h"
+#include "pool.h"
+#include "value.h"
+#include "wire.h"
+
+#include <pqtx/tx.h>
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+enum pqtx__state {
+    PQTX__IDLE,   /* no attempt yet */
+    PQTX__OPEN,   /* an attempt is under way */
+    PQTX__CLOSED, /* it was rolled back; whether another follows is open */
+    PQTX__DECIDED
+};
+
+/* Short commands that wait to ride in front of the next statement. */
+struct pqtx__pending {
+    char (*list)[48];
+    size_t count, capacity;
+};
+
+struct pqtx_tx {
+    pqtx_pool *pool; /* or: */
+    PGconn *own;     /* the caller's connection */
+    pid_t owner;
+    atomic_int busy; /* a thread is inside a call */
+    pqtx_options options;
+    const pqtx_clock *clock;
+
+    enum pqtx__state state;
+    uint32_t attempts;
+    bool was_stale; /* a stale statement is worth one more attempt, not a series */
+    int64_t started_us;
+    int64_t give_up_us;  /* statements stop here, so that cancel and rollback fit … */
+    int64_t deadline_us; /* … before this */
+
+    /* the attempt */
+    struct pqtx__wire *wire;
+    struct pqtx__wire lent; /* what `wire` points to on the caller's connection */
+    bool begun;             /* BEGIN was sent */
+    uint64_t flights;       /* sent in it: tells a savepoint whether it has reached the server */
+    int depth;              /* bodies under way: that of pqtx_run(), and savepoints */
+    uint32_t savepoints;
+    struct pqtx__pending pending;
+    struct pqtx__lock_timeout {
+        int64_t wanted_ms, sent_ms; /* > 0, 0 for none, or PQTX_NO_TIMEOUT for the session's own */
+    } lock_timeout;
+    struct pqtx__actions actions;
+    PGresult **results; /* handed out in this attempt */
+    size_t result_count, result_capacity;
+
+    pqtx_status mark; /* the attempt has failed */
+    bool final;       /* and is not to be run again, whatever the status */
+    pqtx_status result;
+    pqtx_outcome outcome;
+    pqtx_error error;
+};
+
+struct pqtx__statement {
+    const char *sql;
+    const struct pqtx__params *params;
+};
+
+/* Begins on this wire; nothing is sent yet. */
+void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
+
+/* Sends the statements in one flight, with whatever must precede them, and waits for it.  PQTX_OK
+ * and each result, the caller's; or the mark. */
+pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
+                              PGresult **results);
+
+/* Commits: PQTX_OK, PQTX_IN_DOUBT, or the mark (then it is still to be rolled back). */
+pqtx_status pqtx__attempt_commit(pqtx_tx *tx);
+
+/* Rolls back if anything was begun, gives the connection away, and runs the on_rollback actions. */
+void pqtx__attempt_rollback(pqtx_tx *tx);
+
+/* Gives the connection away as it is: after a commit, or in doubt. */
+void pqtx__attempt_end(pqtx_tx *tx);
+
+/* Lets a command ride in front of the next statement; marks the attempt without memory. */
+pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoint);
+
+/* Marks the attempt, unless it is marked already, with an error of the library's own; returns the
+ * mark. */
+pqtx_status pqtx__fail(pqtx_tx *tx, pqtx_status status, const char *format, ...) PQTX_PRINTF(3, 4);
+
+/* Notes when it happened in an error that has been put into tx->error. */
+void pqtx__note_error(pqtx_tx *tx);
+
+#endif

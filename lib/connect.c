@@ -1,0 +1,189 @@
+/* connect.c: a connection made before a deadline, and the second one that cancels on the first.
+ *
+ * PQconnectdb and PQcancel wait as long as the network likes; PQconnectPoll does not.  Only the
+ * look-up of a host name cannot be bounded (libpq's own documentation of PQconnectPoll says so). */
+#define _DEFAULT_SOURCE
+#include "connect.h"
+#include "clock.h"
+#include "error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* libpq's own receiver would print to stderr. */
+static void hear(void *arg, const PGresult *notice)
+{
+    struct pqtx__wire *wire = arg;
+    if (wire->notice)
+        wire->notice(wire->notice_arg, notice);
+}
+
+/* The last "SEVERITY:  SQLSTATE: text" that a server said while we were connecting.  There is no
+ * result to ask for its fields; PQERRORS_VERBOSE puts them into the message in this fixed form. */
+static const char *find_sqlstate(const char *message)
+{
+    const char *last = NULL;
+    for (const char *at = message; (at = strstr(at, ":  ")) != NULL; at += 3)
+        if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && at[8] == ':')
+            last = at + 3;
+    return last;
+}
+
+/* A password with an '@' in a URI makes libpq take its rest for the host. */
+static bool may_show_host(const char *conninfo)
+{
+    const char *at = strchr(conninfo, '@');
+    return !at || !strchr(at + 1, '@');
+}
+
+static void describe(pqtx_error *error, const char *conninfo, bool raw, PGconn *conn)
+{
+    const char *host = PQhost(conn), *port = PQport(conn);
+    const char *message = PQerrorMessage(conn);
+    const char *code = find_sqlstate(message);
+    char sqlstate[6] = "";
+    pqtx_status status = PQTX_NO_CONNECTION;
+    if (code) {
+        memcpy(sqlstate, code, 5);
+        status = pqtx_status_of_sqlstate(sqlstate);
+    }
+    if (!host || !may_show_host(conninfo))
+        host = "(not shown)";
+    const char *text = code ? code + 7 : "no answer: is the server running there, and reachable?";
+    if (raw)
+        text = message;
+    pqtx__error_set(error, status, PQTX_PHASE_CONNECT,
+                    code ? PQTX_ORIGIN_SERVER : PQTX_ORIGIN_LIBPQ,
+                    "cannot connect to host %s port %s: %.*s", host, port ? port : "",
+                    (int)strcspn(text, raw ? "" : "\n"), text);
+    memcpy(error->sqlstate, sqlstate, sizeof sqlstate);
+    error->advice = code ? pqtx_advice_of_sqlstate(sqlstate) : PQTX_ADVICE_LATER;
+}
+
+/* Drives PQconnectPoll; false with time left over means that it failed. */
+static bool poll_until_connected(PGconn *conn, const pqtx_clock *clock, int64_t until_us)
+{
+    PostgresPollingStatusType poll = PGRES_POLLING_WRITING;
+    while (PQstatus(conn) != CONNECTION_BAD && poll != PGRES_POLLING_FAILED) {
+        if (poll == PGRES_POLLING_OK)
+            return true;
+        int64_t left = pqtx__left(clock, until_us);
+        int events = poll == PGRES_POLLING_READING ? PQTX_WAIT_READ : PQTX_WAIT_WRITE;
+        int ready = left == 0 ? 0 : clock->wait(clock->arg, PQsocket(conn), events, left);
+        if (ready < 0 || (ready == 0 && left == 0))
+            return false;
+        if (ready > 0)
+            poll = PQconnectPoll(conn);
+    }
+    return false;
+}
+
+/* Makes a wire of a connection that has been started; on failure that is still the caller's. */
+static struct pqtx__wire *finish(PGconn *conn, const pqtx_clock *clock, int64_t until_us)
+{
+    struct pqtx__wire *wire = calloc(1, sizeof *wire);
+    if (!wire)
+        return NULL;
+    PQsetNoticeReceiver(conn, hear, wire);
+    PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
+    if (!poll_until_connected(conn, clock, until_us) || !pqtx__wire_attach(wire, conn, clock)) {
+        free(wire);
+        return NULL;
+    }
+    PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+    wire->opened_us = pqtx__now(clock);
+    return wire;
+}
+
+pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *clock, int64_t until_us,
+                          struct pqtx__wire **wire, pqtx_error *error)
+{
+    static const char *const names[] = {"dbname", "fallback_application_name", NULL};
+    const char *const values[] = {conninfo, "pqtx", NULL};
+    PGconn *conn = PQconnectStartParams(names, values, 1);
+    *wire = conn ? finish(conn, clock, until_us) : NULL;
+    if (*wire)
+        return PQTX_OK;
+    if (!conn || PQstatus(conn) == CONNECTION_OK)
+        pqtx__error_set(error, PQTX_NO_MEMORY, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
+                        "no memory for a connection");
+    else if (PQstatus(conn) == CONNECTION_BAD)
+        describe(error, conninfo, raw, conn);
+    else
+        pqtx__error_set(error, PQTX_NO_CONNECTION, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
+                        "no connection in the time allowed");
+    PQfinish(conn);
+    return error->status;
+}
+
+/* Another connection to exactly the server, user and database that this one has, with the same
+ * security settings: PQconninfo() gives all that was in force, of several hosts the list. */
+static struct pqtx__wire *connect_beside(PGconn *conn, const pqtx_clock *clock, int64_t until_us)
+{
+    PQconninfoOption *options = PQconninfo(conn);
+    size_t count = 0;
+    for (PQconninfoOption *o = options; o && o->keyword; o++)
+        count++;
+    const char **names = calloc(2 * (count + 6), sizeof *names);
+    struct pqtx__wire *beside = NULL;
+    if (options && names) {
+        const char **values = names + count + 6;
+        size_t n = 0;
+        for (PQconninfoOption *o = options; o->keyword; o++) {
+            if (!o->val || strcmp(o->keyword, "load_balance_hosts") == 0)
+                continue;
+            names[n] = o->keyword;
+            values[n++] = o->val;
+        }
+        const char *const own[][2] = {{"host", PQhost(conn)},
+                                      {"hostaddr", PQhostaddr(conn)},
+                                      {"port", PQport(conn)},
+                                      {"password", PQpass(conn)},
+                                      {"target_session_attrs", "any"}};
+        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+            names[n] = own[i][0]; /* of the same name twice, the last counts */
+            values[n++] = own[i][1];
+        }
+        PGconn *second = PQconnectStartParams(names, values, 0);
+        beside = second ? finish(second, clock, until_us) : NULL;
+        if (!beside)
+            PQfinish(second);
+    }
+    free(names);
+    PQconninfoFree(options);
+    return beside;
+}
+
+/* A pooler invents the backend's number.  So it must be a client of the same role that runs this
+ * very statement now; 200 characters of it are always kept by the server. */
+static const char cancel_sql[] =
+    "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
+    " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
+    " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
+    " AND a.state OPERATOR(pg_catalog.=) 'active'"
+    " AND pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
+    " pg_catalog.\"left\"($2::pg_catalog.text, 200)";
+
+static bool answers_true(const struct pqtx__wire *wire)
+{
+    const PGresult *result = wire->replies[0].result;
+    return PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
+           PQgetvalue(result, 0, 0)[0] == 't';
+}
+
+bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_us)
+{
+    const pqtx_value values[] = {pqtx_int(PQbackendPID(wire->conn)), pqtx_text(sql)};
+    struct pqtx__params params;
+    const char *why;
+    if (wire->lost || pqtx__params_encode(&params, 2, values, &why))
+        return false;
+    struct pqtx__wire *beside = connect_beside(wire->conn, wire->clock, until_us);
+    bool asked = beside && pqtx__wire_send(beside, cancel_sql, &params) &&
+                 pqtx__wire_sync(beside) && pqtx__wire_land(beside, until_us) == PQTX__LANDED &&
+                 answers_true(beside);
+    if (beside)
+        pqtx__wire_close(beside, false);
+    pqtx__params_free(&params);
+    return asked;
+}

@@ -1,0 +1,16 @@
+#ifndef PQTX_LIB_CONNECT_H
+#define PQTX_LIB_CONNECT_H
+
+#include "wire.h"
+
+/* Makes a connection by a libpq connection string before `until`.  With `raw`, libpq's own words
+ * about a failure, which may hold secrets, become the message. */
+pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *clock, int64_t until_us,
+                          struct pqtx__wire **wire, pqtx_error *error);
+
+/* Asks the server, over a second connection, to cancel `sql` on this one.  true: it was asked, and
+ * the request is over, so that it cannot hit a later statement.  Costs a connection and needs a
+ * direct one: behind a pooler the backend is not to be identified, and the answer is false. */
+bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_us);
+
+#endif

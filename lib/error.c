@@ -1,0 +1,209 @@
+/* error.c: what went wrong, copied out of a result before that is freed. */
+#include "error.h"
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the first release had: a caller's struct must reach at least past sqlstate. */
+#define SIZE_MIN (offsetof(pqtx_error, sqlstate) + sizeof(((pqtx_error *)0)->sqlstate))
+
+pqtx_status pqtx_error_init(pqtx_error *error, size_t size)
+{
+    if (!error || size < SIZE_MIN)
+        return PQTX_MISUSE;
+    memset(error, 0, size);
+    error->size = size;
+    return PQTX_OK;
+}
+
+/* Copies as much as fits, never half a UTF-8 character. */
+static void copy_text(pqtx_error *error, char *to, size_t size, const char *from)
+{
+    size_t len = from ? strlen(from) : 0;
+    if (len >= size) {
+        error->flags |= PQTX_ERROR_TRUNCATED;
+        len = size - 1;
+        while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80)
+            len--;
+    }
+    if (len > 0)
+        memcpy(to, from, len);
+    to[len] = '\0';
+}
+
+#define COPY(error, field, from) copy_text(error, (error)->field, sizeof(error)->field, from)
+
+static void clear(pqtx_error *error, pqtx_status status, pqtx_phase phase, pqtx_origin origin)
+{
+    size_t size = error->size;
+    memset(error, 0, sizeof *error);
+    error->size = size;
+    error->status = status;
+    error->phase = phase;
+    error->origin = origin;
+    error->advice = pqtx__advice_of_status(status);
+}
+
+void pqtx__error_set(pqtx_error *error, pqtx_status status, pqtx_phase phase, pqtx_origin origin,
+                     const char *format, ...)
+{
+    clear(error, status, phase, origin);
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    if (len < 0 || (size_t)len >= sizeof error->message)
+        error->flags |= PQTX_ERROR_TRUNCATED;
+}
+
+static int32_t number_field(const PGresult *result, int field)
+{
+    const char *text = PQresultErrorField(result, field);
+    return text ? (int32_t)strtol(text, NULL, 10) : 0;
+}
+
+/* A cached plan that must change is 0A000 like any missing feature; only its source tells. */
+static int is_stale_plan(const char *sqlstate, const char *source_function)
+{
+    return strcmp(sqlstate, "0A000") == 0 && source_function &&
+           strcmp(source_function, "RevalidateCachedQuery") == 0;
+}
+
+/* libpq's own errors have no fields, only a text for people, which ends in a newline. */
+static void from_libpq(pqtx_error *error, const PGresult *result, pqtx_phase phase)
+{
+    clear(error, PQTX_NO_CONNECTION, phase, PQTX_ORIGIN_LIBPQ);
+    COPY(error, message, PQresultErrorMessage(result));
+    size_t len = strlen(error->message);
+    while (len > 0 && error->message[len - 1] == '\n')
+        error->message[--len] = '\0';
+    if (len == 0)
+        COPY(error, message, "the connection was lost, or libpq had no memory for the answer");
+}
+
+void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_phase phase)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    if (!sqlstate) {
+        from_libpq(error, result, phase);
+        return;
+    }
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    clear(error, pqtx_status_of_sqlstate(sqlstate), phase,
+          function ? PQTX_ORIGIN_SERVER : PQTX_ORIGIN_POOLER);
+    error->advice = pqtx_advice_of_sqlstate(sqlstate);
+    if (error->status == PQTX_OK) { /* RAISE can give an error a success code */
+        error->status = PQTX_RAISED;
+        error->advice = PQTX_ADVICE_DECIDE;
+    }
+    if (is_stale_plan(sqlstate, function)) {
+        error->status = PQTX_STALE_STATEMENT;
+        error->advice = PQTX_ADVICE_REPREPARE;
+    }
+    error->statement_position = number_field(result, PG_DIAG_STATEMENT_POSITION);
+    error->internal_position = number_field(result, PG_DIAG_INTERNAL_POSITION);
+    error->source_line = number_field(result, PG_DIAG_SOURCE_LINE);
+    COPY(error, sqlstate, sqlstate);
+    COPY(error, severity, PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
+    COPY(error, schema_name, PQresultErrorField(result, PG_DIAG_SCHEMA_NAME));
+    COPY(error, table_name, PQresultErrorField(result, PG_DIAG_TABLE_NAME));
+    COPY(error, column_name, PQresultErrorField(result, PG_DIAG_COLUMN_NAME));
+    COPY(error, datatype_name, PQresultErrorField(result, PG_DIAG_DATATYPE_NAME));
+    COPY(error, constraint_name, PQresultErrorField(result, PG_DIAG_CONSTRAINT_NAME));
+    COPY(error, source_file, PQresultErrorField(result, PG_DIAG_SOURCE_FILE));
+    COPY(error, source_function, function);
+    COPY(error, message, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+    COPY(error, detail, PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
+    COPY(error, hint, PQresultErrorField(result, PG_DIAG_MESSAGE_HINT));
+    COPY(error, context, PQresultErrorField(result, PG_DIAG_CONTEXT));
+    COPY(error, internal_query, PQresultErrorField(result, PG_DIAG_INTERNAL_QUERY));
+}
+
+pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to)
+{
+    if (!to || to->size < SIZE_MIN)
+        return PQTX_MISUSE;
+    size_t size = to->size;
+    size_t known = size < sizeof *from ? size : sizeof *from;
+    memcpy(to, from, known);
+    memset((char *)to + known, 0, size - known);
+    to->size = size;
+    return PQTX_OK;
+}
+
+/* Where pqtx_error_format() writes: counts on past the end, as snprintf does. */
+struct line {
+    char *buffer;
+    size_t size;
+    size_t len;
+};
+
+static void put_byte(struct line *line, char c)
+{
+    if (line->len + 1 < line->size)
+        line->buffer[line->len] = c;
+    line->len++;
+}
+
+/* Server text is not trusted: a newline or an escape sequence must not reach a log as it is. */
+static void put_text(struct line *line, const char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c >= 0x20 && c != 0x7f) {
+            put_byte(line, *text);
+            continue;
+        }
+        put_byte(line, '\\');
+        put_byte(line, 'x');
+        put_byte(line, digits[c >> 4]);
+        put_byte(line, digits[c & 0xf]);
+    }
+}
+
+static void put_field(struct line *line, const char *label, const char *text)
+{
+    if (!text[0])
+        return;
+    put_text(line, label);
+    put_text(line, text);
+}
+
+size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size)
+{
+    struct line line = {buffer, buffer ? size : 0, 0};
+    pqtx_error whole = PQTX_ERROR;
+    if (error && error->size >= SIZE_MIN)
+        memcpy(&whole, error, error->size < sizeof whole ? error->size : sizeof whole);
+    else
+        pqtx__error_set(&whole, PQTX_MISUSE, PQTX_PHASE_NONE, PQTX_ORIGIN_LIBRARY,
+                        "the error is NULL or was not initialised");
+    put_text(&line, pqtx_status_name(whole.status));
+    put_field(&line, " ", whole.sqlstate);
+    put_field(&line, ": ", whole.message);
+    put_field(&line, "; detail: ", whole.detail);
+    put_field(&line, "; hint: ", whole.hint);
+    put_field(&line, "; constraint: ", whole.constraint_name);
+    put_field(&line, "; table: ", whole.table_name);
+    put_field(&line, "; column: ", whole.column_name);
+    put_field(&line, "; context: ", whole.context);
+    if (line.size > 0)
+        line.buffer[line.len < line.size ? line.len : line.size - 1] = '\0';
+    return line.len;
+}
+
+const char *pqtx_phase_name(pqtx_phase phase)
+{
+    static const char *const names[] = {"none", "connect", "begin", "body", "commit", "rollback"};
+    return (unsigned)phase < sizeof names / sizeof names[0] ? names[phase] : "unknown";
+}
+
+const char *pqtx_origin_name(pqtx_origin origin)
+{
+    static const char *const names[] = {"none", "server", "pooler", "libpq", "library"};
+    return (unsigned)origin < sizeof names / sizeof names[0] ? names[origin] : "unknown";
+}

@@ -1,0 +1,22 @@
+#ifndef PQTX_LIB_ERROR_H
+#define PQTX_LIB_ERROR_H
+
+#include <pqtx/error.h>
+
+#include <libpq-fe.h>
+
+#if defined(__GNUC__)
+#define PQTX_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define PQTX_PRINTF(text, first)
+#endif
+
+/* Both replace the whole error and keep its size. */
+void pqtx__error_set(pqtx_error *error, pqtx_status status, pqtx_phase phase, pqtx_origin origin,
+                     const char *format, ...) PQTX_PRINTF(5, 6);
+void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_phase phase);
+
+/* To a caller's struct, which may be shorter or longer than ours; PQTX_MISUSE if it has no size. */
+pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to);
+
+#endif

@@ -1,0 +1,203 @@
+/* lock.c: one at a time, by transaction-level advisory locks.
+ *
+ * The lock is a statement of its own and asks for the isolation level in the same breath: its WHERE
+ * is decided before a lock is taken, so a refusal takes none.  Names are qualified, so that no
+ * search_path can put another function in their place. */
+#include "options.h"
+#include "tx.h"
+
+#include <pqtx/lock.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SOUND                                                                                      \
+    " WHERE pg_catalog.\"left\"(pg_catalog.current_setting('transaction_isolation'), 4)"           \
+    " OPERATOR(pg_catalog.=) 'read'"
+
+/* The same statement, with and without the question. */
+struct lock {
+    const char *anywhere, *sound;
+};
+
+#define LOCK(function, arguments)                                                                  \
+    {                                                                                              \
+        "SELECT pg_catalog." function "(" arguments ")",                                           \
+            "SELECT pg_catalog." function "(" arguments ")" SOUND                                  \
+    }
+#define KEY  "$1::pg_catalog.int8"
+#define PAIR "$1::pg_catalog.int4, $2::pg_catalog.int4"
+
+static const struct lock key_lock = LOCK("pg_advisory_xact_lock", KEY);
+static const struct lock key_shared = LOCK("pg_advisory_xact_lock_shared", KEY);
+static const struct lock key_try = LOCK("pg_try_advisory_xact_lock", KEY);
+static const struct lock key_try_shared = LOCK("pg_try_advisory_xact_lock_shared", KEY);
+static const struct lock pair_lock = LOCK("pg_advisory_xact_lock", PAIR);
+static const struct lock pair_shared = LOCK("pg_advisory_xact_lock_shared", PAIR);
+static const struct lock pair_try = LOCK("pg_try_advisory_xact_lock", PAIR);
+static const struct lock pair_try_shared = LOCK("pg_try_advisory_xact_lock_shared", PAIR);
+
+/* A function scan gives the keys in the array's order, which is ascending. */
+#define MANY " FROM pg_catalog.unnest($1::pg_catalog.int8[]) AS u(key)"
+
+static const struct lock many_lock = {"SELECT pg_catalog.pg_advisory_xact_lock(u.key)" MANY,
+                                      "SELECT pg_catalog.pg_advisory_xact_lock(u.key)" MANY SOUND};
+static const struct lock many_shared = {
+    "SELECT pg_catalog.pg_advisory_xact_lock_shared(u.key)" MANY,
+    "SELECT pg_catalog.pg_advisory_xact_lock_shared(u.key)" MANY SOUND};
+
+static pqtx_status judge(pqtx_tx *tx, const PGresult *result)
+{
+    if (PQntuples(result) == 0)
+        return pqtx__fail(tx, PQTX_WRONG_ISOLATION,
+                          "an advisory lock at this isolation level would be taken after the "
+                          "snapshot: use READ COMMITTED, or PQTX_LOCK_ANY_ISOLATION");
+    return strcmp(PQgetvalue(result, 0, 0), "f") == 0 ? PQTX_BUSY : PQTX_OK;
+}
+
+static pqtx_status take(pqtx_tx *tx, const struct lock *lock, int count, const pqtx_value *values)
+{
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    bool anywhere = tx->options.flags & PQTX_LOCK_ANY_ISOLATION;
+    PGresult *result;
+    status = pqtx__tx_exec(tx, anywhere ? lock->anywhere : lock->sound, count, values, &result);
+    if (status == PQTX_OK)
+        status = judge(tx, result);
+    PQclear(result);
+    pqtx__tx_leave(tx);
+    return status;
+}
+
+static pqtx_status take_key(pqtx_tx *tx, const struct lock *lock, int64_t key)
+{
+    return take(tx, lock, PQTX_ARGS(PQTX_INT(key)));
+}
+
+static pqtx_status take_pair(pqtx_tx *tx, const struct lock *lock, int32_t group, int32_t key)
+{
+    return take(tx, lock, PQTX_ARGS(PQTX_INT(group), PQTX_INT(key)));
+}
+
+pqtx_status pqtx_lock(pqtx_tx *tx, int64_t key)
+{
+    return take_key(tx, &key_lock, key);
+}
+
+pqtx_status pqtx_lock_shared(pqtx_tx *tx, int64_t key)
+{
+    return take_key(tx, &key_shared, key);
+}
+
+pqtx_status pqtx_try_lock(pqtx_tx *tx, int64_t key)
+{
+    return take_key(tx, &key_try, key);
+}
+
+pqtx_status pqtx_try_lock_shared(pqtx_tx *tx, int64_t key)
+{
+    return take_key(tx, &key_try_shared, key);
+}
+
+pqtx_status pqtx_lock_pair(pqtx_tx *tx, int32_t group, int32_t key)
+{
+    return take_pair(tx, &pair_lock, group, key);
+}
+
+pqtx_status pqtx_lock_pair_shared(pqtx_tx *tx, int32_t group, int32_t key)
+{
+    return take_pair(tx, &pair_shared, group, key);
+}
+
+pqtx_status pqtx_try_lock_pair(pqtx_tx *tx, int32_t group, int32_t key)
+{
+    return take_pair(tx, &pair_try, group, key);
+}
+
+pqtx_status pqtx_try_lock_pair_shared(pqtx_tx *tx, int32_t group, int32_t key)
+{
+    return take_pair(tx, &pair_try_shared, group, key);
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* "{-3,5,8}": ascending and each once; or NULL. */
+static char *array_of(const int64_t *keys, size_t count)
+{
+    enum { KEY_SIZE = 21 }; /* "-9223372036854775808" and a comma */
+    int64_t *sorted = count <= (SIZE_MAX - 3) / KEY_SIZE ? malloc(count * sizeof *sorted) : NULL;
+    char *text = sorted ? malloc(count * KEY_SIZE + 3) : NULL;
+    if (text) {
+        memcpy(sorted, keys, count * sizeof *sorted);
+        qsort(sorted, count, sizeof *sorted, compare);
+        char *at = text;
+        *at++ = '{';
+        for (size_t i = 0; i < count; i++)
+            if (i == 0 || sorted[i] != sorted[i - 1])
+                at += snprintf(at, KEY_SIZE + 1, "%s%lld", i ? "," : "", (long long)sorted[i]);
+        memcpy(at, "}", 2);
+    }
+    free(sorted);
+    return text;
+}
+
+/* Fails the attempt from outside a call, where there was nothing to ask the server for. */
+static pqtx_status refuse(pqtx_tx *tx, pqtx_status status, const char *why)
+{
+    pqtx_status mark = pqtx__tx_enter(tx);
+    if (mark != PQTX_OK)
+        return mark;
+    if (status != PQTX_OK)
+        pqtx__fail(tx, status, "%s", why);
+    pqtx__tx_leave(tx);
+    return status;
+}
+
+static pqtx_status take_many(pqtx_tx *tx, const struct lock *lock, const int64_t *keys,
+                             size_t count)
+{
+    if (count == 0)
+        return refuse(tx, PQTX_OK, "");
+    if (!keys)
+        return refuse(tx, PQTX_MISUSE, "the keys are NULL");
+    char *array = array_of(keys, count);
+    if (!array)
+        return refuse(tx, PQTX_NO_MEMORY, "no memory for the keys");
+    pqtx_status status = take(tx, lock, PQTX_ARGS(PQTX_TEXT(array)));
+    free(array);
+    return status;
+}
+
+pqtx_status pqtx_lock_many(pqtx_tx *tx, const int64_t *keys, size_t count)
+{
+    return take_many(tx, &many_lock, keys, count);
+}
+
+pqtx_status pqtx_lock_many_shared(pqtx_tx *tx, const int64_t *keys, size_t count)
+{
+    return take_many(tx, &many_shared, keys, count);
+}
+
+pqtx_status pqtx_set_lock_timeout(pqtx_tx *tx, int64_t timeout_ms)
+{
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    if (timeout_ms == PQTX_NO_TIMEOUT)
+        tx->lock_timeout.wanted_ms = 0;
+    else if (timeout_ms == 0)
+        tx->lock_timeout.wanted_ms = tx->options.lock_timeout_ms;
+    else if (timeout_ms > 0 && timeout_ms <= PQTX__MS_MAX)
+        tx->lock_timeout.wanted_ms = timeout_ms;
+    else
+        status = pqtx__fail(tx, PQTX_MISUSE,
+                            "the lock_timeout is not within 0 … 2147483647 or PQTX_NO_TIMEOUT");
+    pqtx__tx_leave(tx);
+    return status;
+}

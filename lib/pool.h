@@ -1,0 +1,26 @@
+#ifndef PQTX_LIB_POOL_H
+#define PQTX_LIB_POOL_H
+
+#include "wire.h"
+
+#include <pqtx/pool.h>
+
+/* A transaction keeps the pool's memory alive until it is freed, closed or not. */
+void pqtx__pool_ref(pqtx_pool *pool);
+void pqtx__pool_unref(pqtx_pool *pool);
+
+/* Whether this process is a child of the one that opened the pool, and so must not use it. */
+bool pqtx__pool_is_foreign(const pqtx_pool *pool);
+
+/* A connection of the caller's own until it is released: clean, attached, outside a transaction. */
+pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+                               pqtx_error *error);
+
+/* Takes it back.  What is not idle and outside a transaction is closed, and where it was lost, the
+ * idle ones are looked at before they are used again: what killed one may have killed them all. */
+void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire);
+
+/* Adds one to a counter of the pool's statistics: offsetof(pqtx_stats, commits). */
+void pqtx__pool_count(pqtx_pool *pool, size_t field);
+
+#endif

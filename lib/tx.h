@@ -1,0 +1,23 @@
+#ifndef PQTX_LIB_TX_H
+#define PQTX_LIB_TX_H
+
+#include "attempt.h"
+
+/* For calls of a body.  PQTX_OK: the caller is alone inside and must leave; else nothing is held.
+ */
+pqtx_status pqtx__tx_enter(pqtx_tx *tx);
+void pqtx__tx_leave(pqtx_tx *tx);
+
+/* The rows that a statement returned or affected; marks the attempt if it has no such count, or,
+ * for `one`, if there is not exactly one. */
+pqtx_status pqtx__tx_rows(pqtx_tx *tx, PGresult *result, bool one, int64_t *rows);
+
+/* Keeps a result for the caller until the attempt ends; takes it over in any case. */
+pqtx_status pqtx__tx_keep(pqtx_tx *tx, PGresult *result, const PGresult **out);
+void pqtx__tx_forget_results(pqtx_tx *tx);
+
+/* pqtx_exec() for those who have entered.  *result is the caller's. */
+pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
+                          PGresult **result);
+
+#endif

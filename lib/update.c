@@ -1,0 +1,213 @@
+/* update.c: change a row only if its condition still holds.
+ *
+ * pqtx_update_if() sends UPDATE … RETURNING and then SELECT of the same key in one flight.  No
+ * single statement tells a missing row from a condition that is not met: under READ COMMITTED the
+ * parts of one statement look at the row at different times. */
+#include "options.h"
+#include "tx.h"
+
+#include <pqtx/update.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIES 5 /* of a row that changes between the two statements */
+
+static pqtx_status update(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
+                          bool one, int64_t *rows)
+{
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    PGresult *result;
+    status = pqtx__tx_exec(tx, sql, count, values, &result);
+    if (status == PQTX_OK)
+        status = pqtx__tx_rows(tx, result, one, rows);
+    PQclear(result);
+    pqtx__tx_leave(tx);
+    return status;
+}
+
+pqtx_status pqtx_update(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
+                        int64_t *rows)
+{
+    int64_t affected = 0;
+    pqtx_status status = update(tx, sql, count, values, false, &affected);
+    if (rows)
+        *rows = affected;
+    return status;
+}
+
+pqtx_status pqtx_update_one(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values)
+{
+    int64_t affected;
+    return update(tx, sql, count, values, true, &affected);
+}
+
+/* All the parts, up to NULL, in one malloc'ed text; NULL without memory. */
+static char *join(const char *const *parts)
+{
+    size_t size = 1;
+    for (size_t i = 0; parts[i]; i++)
+        size += strlen(parts[i]);
+    char *text = malloc(size), *at = text;
+    for (size_t i = 0; text && parts[i]; i++) {
+        size_t len = strlen(parts[i]);
+        memcpy(at, parts[i], len);
+        at += len;
+    }
+    if (text)
+        *at = '\0';
+    return text;
+}
+
+/* Schema and table quoted apart; NULL if they are not valid in the client encoding. */
+static char *table_name(PGconn *conn, const pqtx_change *change)
+{
+    const char *schema = change->schema ? change->schema : "";
+    char *first = PQescapeIdentifier(conn, schema, strlen(schema));
+    char *second = PQescapeIdentifier(conn, change->table, strlen(change->table));
+    char *name = NULL;
+    if (first && second)
+        name = join((const char *const[]){*schema ? first : "", *schema ? "." : "", second, NULL});
+    PQfreemem(first);
+    PQfreemem(second);
+    return name;
+}
+
+/* Names every parameter, so that the SELECT may be given those that only SET uses.  LIMIT is the
+ * last clause whose types are resolved: there a parameter keeps the type it has got before. */
+static char *limit_clause(int count)
+{
+    enum { EACH = sizeof "$65535::pg_catalog.text IS NULL OR " };
+    size_t size = (size_t)count * EACH + 64;
+    char *text = malloc(size);
+    if (!text)
+        return NULL;
+    size_t len = (size_t)snprintf(text, size, " LIMIT CASE WHEN ");
+    for (int i = 1; i <= count; i++)
+        len += (size_t)snprintf(text + len, size - len, "$%d::pg_catalog.text IS NULL OR ", i);
+    snprintf(text + len, size - len, "false THEN 2 ELSE 2 END");
+    return text;
+}
+
+/* UPDATE and SELECT, malloc'ed.  Before what follows a part of the caller's stands a line end,
+ * since the part may end in a comment. */
+struct pair {
+    char *update, *select;
+};
+
+static struct pair write_pair(PGconn *conn, const pqtx_change *c, int count)
+{
+    struct pair pair = {NULL, NULL};
+    const char *returning = c->returning ? c->returning : "*";
+    char *name = table_name(conn, c);
+    char *limit = limit_clause(count);
+    if (name && limit) {
+        pair.update = join((const char *const[]){"UPDATE ", name, " SET ", c->set, "\nWHERE (",
+                                                 c->key, "\n) AND (", c->condition,
+                                                 "\n) RETURNING ", returning, "\n, true", NULL});
+        pair.select =
+            join((const char *const[]){"SELECT ", returning, "\n, (", c->condition, "\n) FROM ",
+                                       name, " WHERE (", c->key, "\n)", limit, NULL});
+    }
+    free(name);
+    free(limit);
+    return pair;
+}
+
+/* PQTX_OK with the row that tells, in *row; PQTX_BUSY, unmarked, if the row changed in between. */
+static pqtx_status judge(pqtx_tx *tx, PGresult *const results[2], PGresult **row)
+{
+    int updated = PQntuples(results[0]), found = PQntuples(results[1]);
+    *row = NULL;
+    if (updated > 1 || found > 1)
+        return pqtx__fail(tx, PQTX_TOO_MANY, "the key meets more than one row");
+    if (updated == 1) {
+        *row = results[0];
+        return PQTX_OK;
+    }
+    if (found == 0)
+        return pqtx__fail(tx, PQTX_NOT_FOUND, "there is no row with this key");
+    *row = results[1];
+    if (strcmp(PQgetvalue(*row, 0, PQnfields(*row) - 1), "t") == 0)
+        return PQTX_BUSY;
+    return pqtx__fail(tx, PQTX_CONDITION_FALSE, "the row is there, its condition is not met");
+}
+
+/* One flight of the two statements; hands the row out where there is one. */
+static pqtx_status try_once(pqtx_tx *tx, const struct pair *pair, const struct pqtx__params *params,
+                            const PGresult **row)
+{
+    const struct pqtx__statement statements[] = {{pair->update, params}, {pair->select, params}};
+    PGresult *results[2], *telling = NULL;
+    pqtx_status status = pqtx__attempt_fly(tx, statements, 2, results);
+    if (status == PQTX_OK)
+        status = judge(tx, results, &telling);
+    for (int i = 0; i < 2; i++) {
+        if (results[i] != telling || !row || status == PQTX_BUSY)
+            PQclear(results[i]);
+        else if (telling && pqtx__tx_keep(tx, telling, row) != PQTX_OK)
+            status = tx->mark;
+    }
+    return status;
+}
+
+static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
+                             const pqtx_value *values, const PGresult **row)
+{
+    struct pqtx__params params;
+    const char *why;
+    pqtx_status status = pqtx__params_encode(&params, count, values, &why);
+    if (status == PQTX_NO_MEMORY)
+        return pqtx__fail(tx, status, "no memory for the statement's values");
+    if (status != PQTX_OK)
+        return pqtx__fail(tx, status, "%s", why);
+    struct pair pair = write_pair(tx->wire->conn, change, count);
+    if (!pair.update || !pair.select)
+        status = pqtx__fail(tx, PQTX_MISUSE,
+                            "no memory for the statement, or the table's name is "
+                            "not valid in the client encoding");
+    else
+        status = PQTX_BUSY;
+    for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
+        status = try_once(tx, &pair, &params, row);
+    if (status == PQTX_BUSY)
+        status =
+            pqtx__fail(tx, status, "the row changed %d times between UPDATE and SELECT", TRIES);
+    free(pair.update);
+    free(pair.select);
+    pqtx__params_free(&params);
+    return status;
+}
+
+static const char *fault_of(const pqtx_change *change)
+{
+    if (!change->table || !*change->table)
+        return "change.table is missing";
+    if (strlen(change->table) > 63 || (change->schema && strlen(change->schema) > 63))
+        return "change.schema or change.table is longer than 63 bytes";
+    if (!change->key || !change->condition || !change->set)
+        return "change.key, change.condition or change.set is missing";
+    return NULL;
+}
+
+pqtx_status pqtx_update_if(pqtx_tx *tx, const pqtx_change *change, int count,
+                           const pqtx_value *values, const PGresult **row)
+{
+    if (row)
+        *row = NULL;
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    pqtx_change read;
+    const char *why = "the change is NULL, has no size (start from PQTX_CHANGE), or comes from a "
+                      "newer version and uses what this one does not know";
+    if (change && pqtx__import(&read, sizeof read, change, change->size) == PQTX_OK)
+        why = fault_of(&read);
+    status =
+        why ? pqtx__fail(tx, PQTX_MISUSE, "%s", why) : update_if(tx, &read, count, values, row);
+    pqtx__tx_leave(tx);
+    return status;
+}

@@ -1,0 +1,223 @@
+/* wire.c: one flight of commands over one connection, never waiting longer than it may.
+ *
+ * A state machine driven by the readiness of the socket; a blocking call is a loop around it with a
+ * deadline.  Only PQsendQueryParams in pipeline mode is used: PQexec loses the SQLSTATE of FATAL
+ * errors, and a blocking flush can dead-lock with a server that is itself waiting to send. */
+#define _DEFAULT_SOURCE
+#include "wire.h"
+#include "clock.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* PQgetResult ends each command with a NULL; more in a row than this mean that we are out of step.
+ */
+#define IDLE_TURNS_MAX 64
+
+bool pqtx__wire_attach(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *clock)
+{
+    if (PQstatus(conn) != CONNECTION_OK || PQtransactionStatus(conn) != PQTRANS_IDLE ||
+        PQpipelineStatus(conn) != PQ_PIPELINE_OFF)
+        return false;
+    *wire = (struct pqtx__wire){.conn = conn, .clock = clock};
+    wire->was_blocking = !PQisnonblocking(conn);
+    return PQsetnonblocking(conn, 1) == 0 && PQenterPipelineMode(conn) == 1;
+}
+
+void pqtx__wire_detach(struct pqtx__wire *wire)
+{
+    pqtx__wire_clear(wire);
+    free(wire->replies);
+    wire->replies = NULL;
+    wire->capacity = 0;
+    if (wire->lost)
+        return;
+    PQexitPipelineMode(wire->conn);
+    if (wire->was_blocking)
+        PQsetnonblocking(wire->conn, 0);
+}
+
+static bool add_reply(struct pqtx__wire *wire, bool is_sync)
+{
+    if (wire->count == wire->capacity) {
+        size_t capacity = wire->capacity ? 2 * wire->capacity : 8;
+        void *bigger = realloc(wire->replies, capacity * sizeof *wire->replies);
+        if (!bigger)
+            return false;
+        wire->replies = bigger;
+        wire->capacity = capacity;
+    }
+    wire->replies[wire->count++] = (struct pqtx__reply){.is_sync = is_sync};
+    return true;
+}
+
+/* A command that cannot be queued leaves half a flight behind, which cannot be taken back. */
+bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx__params *params)
+{
+    static const struct pqtx__params none = {0};
+    const struct pqtx__params *p = params ? params : &none;
+    if (!wire->lost &&
+        (!add_reply(wire, false) || !PQsendQueryParams(wire->conn, sql, p->count, p->types,
+                                                       p->values, p->lengths, p->formats, 0)))
+        wire->lost = true;
+    return !wire->lost;
+}
+
+bool pqtx__wire_sync(struct pqtx__wire *wire)
+{
+    if (!wire->lost && (!add_reply(wire, true) || !PQpipelineSync(wire->conn)))
+        wire->lost = true;
+    return !wire->lost;
+}
+
+static bool is_error(const PGresult *result)
+{
+    return PQresultStatus(result) == PGRES_FATAL_ERROR ||
+           PQresultStatus(result) == PGRES_BAD_RESPONSE;
+}
+
+/* The Sync ends everything before it, answered or not. */
+static void accept_sync(struct pqtx__wire *wire)
+{
+    while (wire->landed < wire->count && !wire->replies[wire->landed].is_sync)
+        wire->landed++;
+    if (wire->landed < wire->count)
+        wire->landed++;
+}
+
+/* Keeps a command's result, and above that its first error: what follows is only its echo. */
+static void accept_result(struct pqtx__wire *wire, PGresult *result)
+{
+    struct pqtx__reply *reply = &wire->replies[wire->landed];
+    switch (PQresultStatus(result)) {
+    case PGRES_PIPELINE_SYNC:
+        PQclear(result);
+        accept_sync(wire);
+        return;
+    case PGRES_COPY_IN:
+    case PGRES_COPY_OUT:
+    case PGRES_COPY_BOTH:
+        PQclear(result);
+        wire->lost = true; /* no COPY ends in a pipeline */
+        return;
+    default:
+        break;
+    }
+    if (reply->result && (is_error(reply->result) || !is_error(result))) {
+        PQclear(result);
+        return;
+    }
+    PQclear(reply->result);
+    reply->result = result;
+}
+
+/* Takes what libpq has buffered.  After a FATAL no Sync will come: the NULLs must not spin. */
+static void read_replies(struct pqtx__wire *wire)
+{
+    int idle = 0;
+    while (!wire->lost && wire->landed < wire->count && !PQisBusy(wire->conn)) {
+        PGresult *result = PQgetResult(wire->conn);
+        struct pqtx__reply *reply = &wire->replies[wire->landed];
+        if (result) {
+            accept_result(wire, result);
+            idle = 0;
+        } else if (reply->result && !reply->is_sync) {
+            wire->landed++;
+        } else if (PQstatus(wire->conn) == CONNECTION_BAD || ++idle > IDLE_TURNS_MAX) {
+            wire->lost = true;
+        }
+    }
+}
+
+enum pqtx__flight pqtx__wire_step(struct pqtx__wire *wire, int ready, int *wants)
+{
+    *wants = PQTX_WAIT_READ;
+    if (!wire->lost) {
+        int unsent = PQflush(wire->conn);
+        if (unsent > 0)
+            *wants |= PQTX_WAIT_WRITE;
+        /* A failed write or read is no reason to stop: the answer may be in the buffer already. */
+        bool failed = unsent < 0;
+        if ((ready & PQTX_WAIT_READ) || failed)
+            failed |= PQconsumeInput(wire->conn) == 0;
+        read_replies(wire);
+        if (failed && wire->landed < wire->count)
+            wire->lost = true;
+    }
+    if (wire->landed == wire->count)
+        return PQTX__LANDED;
+    return wire->lost ? PQTX__LOST : PQTX__FLYING;
+}
+
+enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us)
+{
+    int ready = 0;
+    for (;;) {
+        int wants;
+        enum pqtx__flight flight = pqtx__wire_step(wire, ready, &wants);
+        int64_t left = pqtx__left(wire->clock, until_us);
+        if (flight != PQTX__FLYING || left == 0)
+            return flight;
+        ready = wire->clock->wait(wire->clock->arg, PQsocket(wire->conn), wants, left);
+        if (ready < 0) {
+            wire->lost = true;
+            return PQTX__LOST;
+        }
+    }
+}
+
+size_t pqtx__wire_error(const struct pqtx__wire *wire)
+{
+    size_t i = 0;
+    while (i < wire->count && !(wire->replies[i].result && is_error(wire->replies[i].result)))
+        i++;
+    return i;
+}
+
+PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i)
+{
+    PGresult *result = wire->replies[i].result;
+    wire->replies[i].result = NULL;
+    return result;
+}
+
+void pqtx__wire_clear(struct pqtx__wire *wire)
+{
+    for (size_t i = 0; i < wire->count; i++)
+        PQclear(wire->replies[i].result);
+    wire->count = wire->landed = 0;
+}
+
+/* An idle server sends nothing, so a readable socket is the end, or a word about it.  The first
+ * read can bring the FATAL and the second one the close. */
+bool pqtx__wire_is_stale(struct pqtx__wire *wire)
+{
+    int ready = wire->clock->wait(wire->clock->arg, PQsocket(wire->conn), PQTX_WAIT_READ, 0);
+    if (ready == 0)
+        return false;
+    return ready < 0 || !PQconsumeInput(wire->conn) || !PQconsumeInput(wire->conn) ||
+           PQstatus(wire->conn) != CONNECTION_OK;
+}
+
+/* PQfinish says goodbye to the server, and would end the session that the parent still uses; so the
+ * child's copy of the socket is replaced by something that cannot carry the word. */
+static bool silence(PGconn *conn)
+{
+    int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    bool silent = nowhere >= 0 && dup2(nowhere, PQsocket(conn)) >= 0;
+    if (nowhere >= 0)
+        close(nowhere);
+    return silent;
+}
+
+void pqtx__wire_close(struct pqtx__wire *wire, bool in_child)
+{
+    pqtx__wire_clear(wire);
+    free(wire->replies);
+    /* Better the memory of one connection lost in the child than the parent's session. */
+    if (!in_child || PQsocket(wire->conn) < 0 || silence(wire->conn))
+        PQfinish(wire->conn);
+    free(wire);
+}

@@ -1,0 +1,76 @@
+#ifndef PQTX_LIB_WIRE_H
+#define PQTX_LIB_WIRE_H
+
+#include "value.h"
+
+#include <pqtx/clock.h>
+#include <pqtx/error.h>
+
+#include <libpq-fe.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* What one command of a flight came to: its result, or its first error.  NULL: no answer came. */
+struct pqtx__reply {
+    PGresult *result;
+    bool is_sync; /* an error found at the Sync itself (a deferred constraint) is kept here */
+};
+
+typedef void (*pqtx__notice)(void *arg, const PGresult *notice);
+
+/* A connection and the flight under way on it: commands queued since the last clear, in pipeline
+ * mode, and their replies in the same order. */
+struct pqtx__wire {
+    PGconn *conn;
+    const pqtx_clock *clock;
+    bool lost;         /* gone, or out of step: good for nothing but closing */
+    bool was_blocking; /* how a borrowed connection is given back */
+
+    struct pqtx__reply *replies;
+    size_t count, capacity;
+    size_t landed; /* replies that are complete */
+
+    pqtx__notice notice;
+    void *notice_arg;
+
+    /* for the pool */
+    int64_t opened_us, idle_since_us;
+    pthread_t last_thread;
+    struct pqtx__wire *next;
+};
+
+enum pqtx__flight { PQTX__FLYING, PQTX__LANDED, PQTX__LOST };
+
+/* Takes the connection over: non-blocking, pipeline mode.  false if it is not idle and clean. */
+bool pqtx__wire_attach(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *clock);
+
+/* Gives a borrowed connection back as it was, unless it is lost; frees what the wire holds. */
+void pqtx__wire_detach(struct pqtx__wire *wire);
+
+/* Queue a command, or the Sync that ends a flight.  Nothing waits.  On false the wire is lost. */
+bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx__params *params);
+bool pqtx__wire_sync(struct pqtx__wire *wire);
+
+/* One turn of the machine.  `ready`: what the socket is ready for (PQTX_WAIT_…), 0 at first.
+ * While it is flying, *wants is what to wait for on PQsocket(), which may change between turns. */
+enum pqtx__flight pqtx__wire_step(struct pqtx__wire *wire, int ready, int *wants);
+
+/* Turns it until the flight has landed, is lost, or `until` has passed (PQTX__FLYING). */
+enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us);
+
+/* The place of the flight's first error in order; the count of replies if there is none. */
+size_t pqtx__wire_error(const struct pqtx__wire *wire);
+
+/* A reply's result, which is the caller's from then on. */
+PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i);
+
+/* Forgets a flight that has landed. */
+void pqtx__wire_clear(struct pqtx__wire *wire);
+
+/* Whether the peer has closed an idle connection: looks at the socket, asks the server nothing. */
+bool pqtx__wire_is_stale(struct pqtx__wire *wire);
+
+/* Closes a connection.  In a forked child the parent's session must not be ended with it. */
+void pqtx__wire_close(struct pqtx__wire *wire, bool in_child);
+
+#endif

@@ -1,0 +1,49 @@
+/* support.h: what the tests share: sessions on the test server, statuses that explain themselves.
+ */
+#ifndef PQTX_TESTS_SUPPORT_H
+#define PQTX_TESTS_SUPPORT_H
+
+#include <pqtx.h>
+
+#include <check.h>
+#include <libpq-fe.h>
+#include <stdbool.h>
+
+/* The server of PQTX_TEST_CONNINFO, with `schema`, dropped and made anew, first in search_path.
+ * Static text: one schema per test process. */
+const char *fresh_schema(const char *schema);
+const char *test_conninfo(void);
+
+/* A pool and a plain libpq session on it; the test fails if there is none. */
+pqtx_pool *open_pool(int max_count);
+PGconn *open_session(void);
+
+/* Runs SQL on a plain session; the test fails if the server does not like it. */
+void sql(PGconn *session, const char *statement);
+
+/* The first column of the first row, as text (static, overwritten by the next call) or a number. */
+const char *ask(PGconn *session, const char *query);
+int64_t ask_int(PGconn *session, const char *query);
+
+/* Asks the server until the backend waits for a lock (or, until it does not); fails after a
+ * generous while. */
+void wait_until_blocked(PGconn *monitor, int backend_pid);
+
+/* Asks until the query, of one boolean, answers true. */
+void wait_until_true(PGconn *monitor, const char *query);
+
+/* Sends without waiting, and later takes the result's SQLSTATE ("" for success; static text). */
+void start_sql(PGconn *session, const char *statement);
+const char *finish_sql(PGconn *session);
+
+/* A failure says both names, and what the error holds. */
+void assert_status_at(const char *file, int line, pqtx_status actual, pqtx_status expected,
+                      const pqtx_error *error);
+#define assert_status(actual, expected, error)                                                     \
+    assert_status_at(__FILE__, __LINE__, actual, expected, error)
+
+/* Runs the suite as Check does, and returns main()'s status.  Live suites fork for each test, so a
+ * connection must be opened inside the test that uses it. */
+int run_suite(Suite *suite);
+
+#endif
