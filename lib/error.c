@@ -134,6 +134,14 @@ pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to)
     return PQTX_OK;
 }
 
+pqtx_status pqtx__error_report(pqtx_error *to, pqtx_status status, const char *why)
+{
+    pqtx_error error = PQTX_ERROR;
+    pqtx__error_set(&error, status, PQTX_PHASE_NONE, PQTX_ORIGIN_LIBRARY, "%s", why);
+    pqtx__error_export(&error, to);
+    return status;
+}
+
 /* Where pqtx_error_format() writes: counts on past the end, as snprintf does. */
 struct line {
     char *buffer;

@@ -19,4 +19,7 @@ void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_pha
 /* To a caller's struct, which may be shorter or longer than ours; PQTX_MISUSE if it has no size. */
 pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to);
 
+/* Fills a caller's error, if there is one, with an error of the library's own; returns `status`. */
+pqtx_status pqtx__error_report(pqtx_error *to, pqtx_status status, const char *why);
+
 #endif

@@ -1,7 +1,7 @@
 /* pool.c: whose connection, for how long.
  *
  * One mutex, held for a few instructions and never while anything waits for the network; a stack of
- * idle connections; a queue of waiting threads, each with a condition of its own, served in order.
+ * idle connections; a queue of waiting threads.
  * `open` counts connections and permissions to make one: who finds none idle takes a permission. */
 #define _DEFAULT_SOURCE
 #include "pool.h"
@@ -9,21 +9,13 @@
 #include "connect.h"
 #include "error.h"
 #include "options.h"
+#include "turn.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-struct waiter {
-    pthread_cond_t wake;
-    struct waiter *next;
-    bool served; /* with a wire, or, if that is NULL, with a permission to open one */
-    struct pqtx__wire *wire;
-};
 
 struct pqtx_pool {
     atomic_uint refs;
@@ -36,7 +28,7 @@ struct pqtx_pool {
     bool closed;
     int32_t open, idle_count;
     struct pqtx__wire *idle; /* the newest first */
-    struct waiter *first, **last;
+    struct pqtx__turns turns;
     int64_t suspect_us; /* a connection was lost then */
     pqtx_stats stats;
 };
@@ -73,16 +65,7 @@ void pqtx__pool_count(pqtx_pool *pool, size_t field)
  */
 static bool serve(pqtx_pool *pool, struct pqtx__wire *wire)
 {
-    struct waiter *waiter = pool->first;
-    if (!waiter || pool->closed)
-        return false;
-    pool->first = waiter->next;
-    if (!pool->first)
-        pool->last = &pool->first;
-    waiter->served = true;
-    waiter->wire = wire;
-    pthread_cond_signal(&waiter->wake);
-    return true;
+    return !pool->closed && pqtx__turns_serve(&pool->turns, wire);
 }
 
 /* A connection is gone: somebody else may make one.  Under the lock. */
@@ -92,61 +75,9 @@ static void give_permission_back(pqtx_pool *pool)
         pool->open--;
 }
 
-static void leave_queue(pqtx_pool *pool, struct waiter *waiter)
-{
-    struct waiter **at = &pool->first;
-    while (*at != waiter)
-        at = &(*at)->next;
-    *at = waiter->next;
-    if (pool->last == &waiter->next)
-        pool->last = at;
-}
-
-static int wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t left_us)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(left_us / 1000000);
-    at.tv_nsec += (long)(left_us % 1000000) * 1000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return pthread_cond_timedwait(wake, lock, &at);
-}
-
-static bool init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-              pthread_cond_init(condition, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    return ok;
-}
-
-/* Waits for its turn; under the lock, which it gives up meanwhile.  True: served. */
 static bool queue_up(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire)
 {
-    struct waiter waiter = {.served = false};
-    if (!init_condition(&waiter.wake))
-        return false;
-    *pool->last = &waiter;
-    pool->last = &waiter.next;
-    pool->stats.waiting_count++;
-    int64_t left;
-    while (!waiter.served && !pool->closed && (left = pqtx__left(pool->clock, until_us)) > 0) {
-        int broken = wait_until(&waiter.wake, &pool->lock, left);
-        if (broken && broken != ETIMEDOUT)
-            break;
-    }
-    pool->stats.waiting_count--;
-    if (!waiter.served)
-        leave_queue(pool, &waiter);
-    pthread_cond_destroy(&waiter.wake);
-    *wire = waiter.wire;
-    return waiter.served;
+    return pqtx__turns_wait(&pool->turns, &pool->lock, &pool->closed, pool->clock, until_us, wire);
 }
 
 /* The idle connection that this thread had last, else the newest.  Under the lock. */
@@ -213,7 +144,7 @@ static bool claim(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire)
 {
     if (pool->closed)
         return false;
-    if (pool->first) /* those who wait already come first */
+    if (pool->turns.count > 0) /* those who wait already come first */
         return queue_up(pool, until_us, wire);
     *wire = take_idle(pool);
     if (*wire)
@@ -326,7 +257,7 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     pool->options.conninfo = pool->conninfo;
     pool->clock = options->clock;
     pool->owner = getpid();
-    pool->last = &pool->first;
+    pqtx__turns_init(&pool->turns);
     pool->suspect_us = INT64_MIN;
     atomic_init(&pool->refs, 1);
     return pool;
@@ -406,8 +337,7 @@ void pqtx_pool_close(pqtx_pool *pool)
     pool->idle_count = 0;
     pool->closed = true;
     if (!in_child) {
-        for (struct waiter *waiter = pool->first; waiter; waiter = waiter->next)
-            pthread_cond_signal(&waiter->wake);
+        pqtx__turns_wake(&pool->turns);
         pthread_mutex_unlock(&pool->lock);
     }
     while (idle) {
@@ -427,6 +357,7 @@ pqtx_status pqtx_pool_stats(pqtx_pool *pool, pqtx_stats *stats)
     pqtx_stats all = pool->stats;
     all.open_count = (uint64_t)pool->open;
     all.idle_count = (uint64_t)pool->idle_count;
+    all.waiting_count = pool->turns.count;
     pthread_mutex_unlock(&pool->lock);
     memset(stats, 0, size);
     memcpy(stats, &all, size < sizeof all ? size : sizeof all);

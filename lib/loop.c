@@ -1,0 +1,316 @@
+/* loop.c: the loop that begins the whole transaction again until it is decided.
+ *
+ * Between attempts nothing is held: the last one has been rolled back and its connection is in the
+ * pool again before the runner sleeps. */
+#include "backoff.h"
+#include "clock.h"
+#include "observer.h"
+#include "options.h"
+#include "retry.h"
+#include "tx.h"
+
+#include <pqtx/run.h>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A server that cannot take a connection needs longer than one that lost a race. */
+#define CONNECT_FIRST_US 50000
+#define CONNECT_MAX_US   2000000
+
+#define RESERVE_MAX_US 1000000
+
+static void count(pqtx_tx *tx, size_t field)
+{
+    if (tx->pool)
+        pqtx__pool_count(tx->pool, field);
+}
+
+static void tell(pqtx_tx *tx, pqtx_event_type type, pqtx_status status, int64_t wait_us)
+{
+    pqtx_event event = {.type = type, .attempt = tx->attempts, .status = status};
+    event.outcome = tx->outcome;
+    event.wait_us = wait_us;
+    event.elapsed_us = pqtx__now(tx->clock) - tx->started_us;
+    pqtx__observe(&tx->options, event, status == PQTX_OK ? NULL : &tx->error);
+}
+
+static void decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
+{
+    tx->state = PQTX__DECIDED;
+    tx->result = result;
+    tx->outcome = outcome;
+    if (outcome == PQTX_OUTCOME_COMMITTED)
+        count(tx, offsetof(pqtx_stats, commits));
+    else if (outcome == PQTX_OUTCOME_IN_DOUBT)
+        count(tx, offsetof(pqtx_stats, in_doubt));
+    else
+        count(tx, offsetof(pqtx_stats, rollbacks));
+    tell(tx, PQTX_EVENT_END, result, 0);
+}
+
+static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
+{
+    pqtx_tx *tx = calloc(1, sizeof *tx);
+    if (!tx)
+        return NULL;
+    const char *why;
+    bool ok = pqtx__options_read(&tx->options, options, &why) == PQTX_OK;
+    tx->clock = tx->options.clock;
+    tx->pool = pool;
+    tx->own = conn;
+    tx->owner = getpid();
+    tx->error = (pqtx_error)PQTX_ERROR;
+    if (!pool && !conn)
+        why = "the pool or connection is NULL";
+    else if (pool && pqtx__pool_is_foreign(pool))
+        why = "the pool belongs to the parent process: open one in this one";
+    if (pool)
+        pqtx__pool_ref(pool);
+    if (ok && !why)
+        return tx;
+    pqtx__fail(tx, PQTX_MISUSE, "%s", why);
+    tx->state = PQTX__DECIDED;
+    tx->result = PQTX_MISUSE;
+    tx->outcome = PQTX_OUTCOME_ROLLED_BACK;
+    return tx;
+}
+
+pqtx_tx *pqtx_new(pqtx_pool *pool, const pqtx_options *options)
+{
+    return create(pool, NULL, options);
+}
+
+pqtx_tx *pqtx_new_on(PGconn *conn, const pqtx_options *options)
+{
+    return create(NULL, conn, options);
+}
+
+static void start(pqtx_tx *tx)
+{
+    int64_t whole_us = tx->options.deadline_ms * 1000;
+    int64_t reserve_us = whole_us / 10 < RESERVE_MAX_US ? whole_us / 10 : RESERVE_MAX_US;
+    tx->started_us = pqtx__now(tx->clock);
+    tx->deadline_us = tx->started_us + whole_us;
+    tx->give_up_us = tx->deadline_us - reserve_us;
+    count(tx, offsetof(pqtx_stats, starts));
+}
+
+/* Sleeps before the next try; false, and nothing is slept, if the deadline would pass meanwhile. */
+static bool wait_for_next(pqtx_tx *tx, int64_t first_us, int64_t max_us, uint32_t n)
+{
+    uint64_t random = tx->clock->random(tx->clock->arg);
+    int64_t wait_us = pqtx__backoff_us(first_us, max_us, n, random);
+    int64_t until_us = pqtx__now(tx->clock) + wait_us;
+    if (until_us >= tx->give_up_us) {
+        tx->error.flags |= PQTX_ERROR_DEADLINE;
+        return false;
+    }
+    tell(tx, PQTX_EVENT_WAIT, tx->error.status, wait_us);
+    pqtx__sleep(tx->clock, until_us);
+    return true;
+}
+
+static pqtx_status borrow(pqtx_tx *tx, struct pqtx__wire **wire)
+{
+    *wire = &tx->lent;
+    if (pqtx__wire_attach(&tx->lent, tx->own, tx->clock))
+        return PQTX_OK;
+    bool dead = PQstatus(tx->own) != CONNECTION_OK;
+    pqtx__error_set(&tx->error, dead ? PQTX_NO_CONNECTION : PQTX_MISUSE, PQTX_PHASE_CONNECT,
+                    PQTX_ORIGIN_LIBRARY, "%s",
+                    dead ? "the caller's connection is not connected"
+                         : "the caller's connection is in a transaction, a pipeline, or busy");
+    return tx->error.status;
+}
+
+/* Worth another try: nothing ran, and the server may take a connection later. */
+static bool may_connect_later(const pqtx_tx *tx)
+{
+    return tx->pool && (tx->options.retry_mask & PQTX_RETRY_CONNECTION) &&
+           (tx->error.advice == PQTX_ADVICE_LATER || tx->error.advice == PQTX_ADVICE_RECONNECT);
+}
+
+/* Gets a connection and begins an attempt on it; false if the run ends for want of one. */
+static bool begin(pqtx_tx *tx)
+{
+    for (uint32_t n = 1;; n++) {
+        struct pqtx__wire *wire = NULL;
+        pqtx_status status = tx->pool
+                                 ? pqtx__pool_acquire(tx->pool, tx->give_up_us, &wire, &tx->error)
+                                 : borrow(tx, &wire);
+        if (status == PQTX_OK) {
+            tx->attempts++;
+            count(tx, offsetof(pqtx_stats, attempts));
+            pqtx__attempt_begin(tx, wire);
+            tell(tx, PQTX_EVENT_ATTEMPT, PQTX_OK, 0);
+            return true;
+        }
+        pqtx__note_error(tx);
+        tell(tx, PQTX_EVENT_FAILED, status, 0);
+        if (!may_connect_later(tx) || !wait_for_next(tx, CONNECT_FIRST_US, CONNECT_MAX_US, n)) {
+            decide(tx, status, PQTX_OUTCOME_ROLLED_BACK);
+            return false;
+        }
+    }
+}
+
+/* Rolled back and not decided: waits for the next attempt, or ends the run with the mark. */
+static bool go_again(pqtx_tx *tx)
+{
+    bool again = pqtx__retry_is_due(tx);
+    if (again && tx->attempts >= (uint32_t)tx->options.max_attempts) {
+        tx->error.flags |= PQTX_ERROR_ATTEMPTS;
+        again = false;
+    }
+    if (again && wait_for_next(tx, tx->options.wait_first_ms * 1000, tx->options.wait_max_ms * 1000,
+                               tx->attempts)) {
+        tx->was_stale |= tx->mark == PQTX_STALE_STATEMENT;
+        count(tx, pqtx__retry_counter(tx->mark));
+        return true;
+    }
+    decide(tx, tx->mark, PQTX_OUTCOME_ROLLED_BACK);
+    return false;
+}
+
+/* Ends a failed attempt; whether another one follows is still open. */
+static void roll_back(pqtx_tx *tx)
+{
+    pqtx__retry_leave_standby(tx);
+    pqtx__attempt_rollback(tx);
+    tell(tx, PQTX_EVENT_FAILED, tx->mark, 0);
+}
+
+/* Takes the snapshot now, not with the body's first statement. */
+static pqtx_status pin_snapshot(pqtx_tx *tx)
+{
+    if (!(tx->options.flags & PQTX_PIN_SNAPSHOT))
+        return PQTX_OK;
+    PGresult *result;
+    pqtx_status status = pqtx__tx_exec(tx, "SELECT 1", 0, NULL, &result);
+    PQclear(result);
+    return status;
+}
+
+static int attempt(pqtx_tx *tx)
+{
+    if (tx->state == PQTX__OPEN && tx->mark == PQTX_OK) {
+        pqtx__fail(tx, PQTX_MISUSE, "the attempt was left without pqtx_commit() or a failed call");
+        tx->final = true;
+    }
+    for (;;) {
+        if (tx->state == PQTX__OPEN)
+            roll_back(tx);
+        pqtx__tx_forget_results(tx);
+        if (tx->state == PQTX__IDLE)
+            start(tx);
+        else if (tx->state == PQTX__DECIDED || !go_again(tx))
+            return 0;
+        if (!begin(tx))
+            return 0;
+        if (pin_snapshot(tx) == PQTX_OK)
+            return 1;
+    }
+}
+
+/* The calls that drive a run are not for its body. */
+static pqtx_status enter_driver(pqtx_tx *tx)
+{
+    if (!tx || atomic_exchange(&tx->busy, 1))
+        return PQTX_MISUSE;
+    if (tx->depth == 0 && tx->owner == getpid())
+        return PQTX_OK;
+    if (tx->depth > 0)
+        pqtx__fail(tx, PQTX_MISUSE,
+                   "pqtx_attempt() and pqtx_commit() are not for the inside of a "
+                   "pqtx_run() body or a savepoint");
+    pqtx__tx_leave(tx);
+    return PQTX_MISUSE;
+}
+
+int pqtx_attempt(pqtx_tx *tx)
+{
+    if (enter_driver(tx) != PQTX_OK)
+        return 0;
+    int again = attempt(tx);
+    pqtx__tx_leave(tx);
+    return again;
+}
+
+static pqtx_status commit(pqtx_tx *tx)
+{
+    pqtx_status status = tx->mark;
+    if (status == PQTX_OK)
+        status = pqtx__attempt_commit(tx);
+    if (status == PQTX_OK) {
+        pqtx__attempt_end(tx);
+        decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
+        pqtx__actions_commit(&tx->actions);
+    } else if (status == PQTX_IN_DOUBT) {
+        pqtx__attempt_end(tx);
+        tell(tx, PQTX_EVENT_FAILED, status, 0);
+        decide(tx, PQTX_IN_DOUBT, PQTX_OUTCOME_IN_DOUBT);
+    } else {
+        roll_back(tx);
+    }
+    return status;
+}
+
+pqtx_status pqtx_commit(pqtx_tx *tx)
+{
+    if (enter_driver(tx) != PQTX_OK)
+        return PQTX_MISUSE;
+    pqtx_status status = tx->state == PQTX__OPEN ? commit(tx) : PQTX_MISUSE;
+    pqtx__tx_leave(tx);
+    return status;
+}
+
+pqtx_status pqtx_result(const pqtx_tx *tx)
+{
+    return tx && tx->state == PQTX__DECIDED ? tx->result : PQTX_MISUSE;
+}
+
+pqtx_outcome pqtx_get_outcome(const pqtx_tx *tx)
+{
+    return tx ? tx->outcome : PQTX_OUTCOME_ROLLED_BACK;
+}
+
+uint32_t pqtx_attempts(const pqtx_tx *tx)
+{
+    return tx ? tx->attempts : 0;
+}
+
+pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
+{
+    if (!tx)
+        return export_misuse(
+            error, PQTX_MISUSE,
+            "the transaction is NULL: pqtx_new() had no memory, or was not called");
+    return pqtx__error_export(&tx->error, error);
+}
+
+static void abandon(pqtx_tx *tx)
+{
+    if (tx->wire && tx->wire != &tx->lent)
+        pqtx__wire_close(tx->wire, true);
+    else if (tx->wire)
+        free(tx->lent.replies);
+    tx->wire = NULL;
+}
+
+void pqtx_free(pqtx_tx *tx)
+{
+    if (!tx || tx->depth > 0)
+        return;
+    if (tx->owner != getpid())
+        abandon(tx);
+    else if (tx->state == PQTX__OPEN)
+        pqtx__attempt_rollback(tx);
+    pqtx__tx_forget_results(tx);
+    pqtx__actions_forget(&tx->actions);
+    if (tx->pool)
+        pqtx__pool_unref(tx->pool);
+    free(tx->results);
+    free(tx->pending.list);
+    free(tx);
+}

@@ -1,0 +1,56 @@
+/* retry.c: which failures begin the whole transaction again. */
+#include "retry.h"
+
+struct retry {
+    pqtx_status status;
+    uint32_t bit;
+    size_t counter;
+};
+
+static const struct retry *retry_of(pqtx_status status)
+{
+    static const struct retry retries[] = {
+        {PQTX_SERIALIZATION, PQTX_RETRY_SERIALIZATION, offsetof(pqtx_stats, retries_serialization)},
+        {PQTX_DEADLOCK, PQTX_RETRY_DEADLOCK, offsetof(pqtx_stats, retries_deadlock)},
+        {PQTX_BUSY, PQTX_RETRY_BUSY, offsetof(pqtx_stats, retries_busy)},
+        {PQTX_NO_CONNECTION, PQTX_RETRY_CONNECTION, offsetof(pqtx_stats, retries_connection)},
+        {PQTX_READ_ONLY, PQTX_RETRY_READ_ONLY, offsetof(pqtx_stats, retries_connection)},
+        {PQTX_ROLLED_BACK, PQTX_RETRY_ROLLED_BACK, offsetof(pqtx_stats, retries_other)},
+        {PQTX_STALE_STATEMENT, PQTX_RETRY_STALE, offsetof(pqtx_stats, retries_other)},
+        {PQTX_DUPLICATE, PQTX_RETRY_DUPLICATE, offsetof(pqtx_stats, retries_other)},
+        {PQTX_OVERLAP, PQTX_RETRY_OVERLAP, offsetof(pqtx_stats, retries_other)},
+    };
+    for (size_t i = 0; i < sizeof retries / sizeof retries[0]; i++)
+        if (retries[i].status == status)
+            return &retries[i];
+    return NULL;
+}
+
+bool pqtx__retry_is_due(const pqtx_tx *tx)
+{
+    const struct retry *retry = retry_of(tx->mark);
+    bool lost = tx->error.flags & PQTX_ERROR_CONNECTION;
+    if (tx->final || !retry || !(tx->options.retry_mask & retry->bit))
+        return false;
+    if (lost && !tx->pool)
+        return false;
+    if (tx->mark == PQTX_READ_ONLY)
+        return lost; /* left: on the same server it would be refused again */
+    return tx->mark != PQTX_STALE_STATEMENT || !tx->was_stale;
+}
+
+size_t pqtx__retry_counter(pqtx_status status)
+{
+    const struct retry *retry = retry_of(status);
+    return retry ? retry->counter : offsetof(pqtx_stats, retries_other);
+}
+
+void pqtx__retry_leave_standby(pqtx_tx *tx)
+{
+    bool reading = tx->options.access >= PQTX_ACCESS_READ_ONLY;
+    if (tx->mark != PQTX_READ_ONLY || reading || !tx->pool || !tx->wire)
+        return;
+    const char *standby = PQparameterStatus(tx->wire->conn, "in_hot_standby"); /* since 14 */
+    if (!standby || standby[1] == 'n')
+        tx->wire->lost = true;
+}
