@@ -283,7 +283,7 @@ uint32_t pqtx_attempts(const pqtx_tx *tx)
 pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
 {
     if (!tx)
-        return export_misuse(
+        return pqtx__error_report(
             error, PQTX_MISUSE,
             "the transaction is NULL: pqtx_new() had no memory, or was not called");
     return pqtx__error_export(&tx->error, error);
