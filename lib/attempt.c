@@ -69,8 +69,11 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
     tx->depth = 0;
     tx->savepoints = 0;
     tx->pending.count = 0;
-    tx->lock_timeout.wanted_ms = tx->options.lock_timeout_ms;
-    tx->lock_timeout.sent_ms = PQTX_NO_TIMEOUT;
+    tx->lock_timeout = (struct pqtx__lock_timeout){
+        .wanted_ms = tx->options.lock_timeout_ms,
+        .sent_ms = PQTX_NO_TIMEOUT,
+        .sent_for_ms = PQTX_NO_TIMEOUT,
+    };
     tx->state = PQTX__OPEN;
     if (tx->pool && tx->options.observer) {
         wire->notice = hear;
@@ -96,28 +99,22 @@ static bool send_timeout(pqtx_tx *tx, const char *name, int64_t ms)
     return pqtx__wire_send(tx->wire, sql, NULL);
 }
 
-/* The wanted timeout, but a little less than the time left, so that the server ends the wait and
- * says for what, before we have to. */
-static int64_t clamp(const pqtx_tx *tx, int64_t wanted_ms)
-{
-    int64_t left_ms = pqtx__left(tx->clock, tx->give_up_us) / 1000;
-    left_ms -= left_ms / 8;
-    if (left_ms < 1)
-        left_ms = 1;
-    return wanted_ms < left_ms ? wanted_ms : left_ms;
-}
-
+/* The wanted timeout, but less than the time left, so that the server ends the wait and says for
+ * what before we have to.  Sent again only when what the server has is longer than that. */
 static bool send_lock_timeout(pqtx_tx *tx)
 {
-    int64_t wanted_ms = tx->lock_timeout.wanted_ms;
-    if (wanted_ms > 0)
-        wanted_ms = clamp(tx, wanted_ms);
-    if (wanted_ms == tx->lock_timeout.sent_ms)
+    struct pqtx__lock_timeout *timeout = &tx->lock_timeout;
+    int64_t wanted_ms = timeout->wanted_ms;
+    int64_t left_ms = pqtx__left(tx->clock, tx->give_up_us) / 1000;
+    if (timeout->sent_for_ms == wanted_ms && (wanted_ms <= 0 || timeout->sent_ms <= left_ms))
         return true;
-    tx->lock_timeout.sent_ms = wanted_ms;
+    timeout->sent_for_ms = timeout->sent_ms = wanted_ms;
     if (wanted_ms == PQTX_NO_TIMEOUT)
         return pqtx__wire_send(tx->wire, "SET LOCAL lock_timeout TO DEFAULT", NULL);
-    return send_timeout(tx, "lock_timeout", wanted_ms);
+    left_ms -= left_ms / 8;
+    if (wanted_ms > left_ms && wanted_ms > 0)
+        timeout->sent_ms = left_ms > 0 ? left_ms : 1;
+    return send_timeout(tx, "lock_timeout", timeout->sent_ms);
 }
 
 /* What must go in front of a statement: BEGIN and the settings once, then what was put off. */
@@ -215,7 +212,7 @@ pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *stateme
         sent = pqtx__wire_send(wire, statements[i].sql, statements[i].params);
     sent = sent && pqtx__wire_sync(wire);
     enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->give_up_us) : PQTX__LOST;
-    pqtx_status status = judge(tx, flight, lead, statements[count - 1].sql, sent_us);
+    pqtx_status status = judge(tx, flight, lead, count ? statements[count - 1].sql : "", sent_us);
     for (size_t i = 0; status == PQTX_OK && i < count; i++)
         results[i] = pqtx__wire_take(wire, lead + i);
     pqtx__wire_clear(wire);
@@ -287,11 +284,20 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
     return tx->mark = tx->error.status;
 }
 
+/* What the server has said on its own since the last flight, most often FATAL, is heard before
+ * COMMIT begins: then it is sure that nothing was committed. */
+static pqtx_status hear_out(pqtx_tx *tx)
+{
+    if (!pqtx__wire_has_input(tx->wire))
+        return PQTX_OK;
+    return pqtx__attempt_fly(tx, NULL, 0, NULL);
+}
+
 pqtx_status pqtx__attempt_commit(pqtx_tx *tx)
 {
     struct pqtx__wire *wire = tx->wire;
-    if (!tx->begun)
-        return PQTX_OK; /* nothing was asked of the server */
+    if (!tx->begun || hear_out(tx) != PQTX_OK)
+        return tx->mark; /* nothing was asked of the server, or all is over already */
     if (pqtx__now(tx->clock) >= tx->deadline_us) {
         pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came before COMMIT",
                    (long long)tx->options.deadline_ms);

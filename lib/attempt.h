@@ -49,7 +49,9 @@ struct pqtx_tx {
     uint32_t savepoints;
     struct pqtx__pending pending;
     struct pqtx__lock_timeout {
-        int64_t wanted_ms, sent_ms; /* > 0, 0 for none, or PQTX_NO_TIMEOUT for the session's own */
+        int64_t wanted_ms;   /* > 0, 0 for none, or PQTX_NO_TIMEOUT for the session's own */
+        int64_t sent_ms;     /* what the server has: less where time was short … */
+        int64_t sent_for_ms; /* … for this wanted_ms */
     } lock_timeout;
     struct pqtx__actions actions;
     PGresult **results; /* handed out in this attempt */
@@ -70,8 +72,8 @@ struct pqtx__statement {
 /* Begins on this wire; nothing is sent yet. */
 void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
 
-/* Sends the statements in one flight, with whatever must precede them, and waits for it.  PQTX_OK
- * and each result, the caller's; or the mark. */
+/* Sends the statements, from none up, in one flight, with whatever must precede them, and waits for
+ * it.  PQTX_OK and each result, the caller's; or the mark. */
 pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
                               PGresult **results);
 

@@ -33,16 +33,15 @@ struct savepoint {
     struct pqtx__lock_timeout lock_timeout;
 };
 
-static pqtx_status set(pqtx_tx *tx, struct savepoint *savepoint)
+static struct savepoint next(pqtx_tx *tx)
 {
-    *savepoint = (struct savepoint){
+    return (struct savepoint){
         .number = ++tx->savepoints,
         .pending = tx->pending.count,
         .actions = tx->actions.count,
         .flights = tx->flights,
         .lock_timeout = tx->lock_timeout,
     };
-    return pqtx__attempt_defer(tx, "SAVEPOINT", savepoint->number);
 }
 
 /* Keeps or undoes it on the server, in front of the next statement, which comes before anything
@@ -82,8 +81,9 @@ pqtx_status pqtx_savepoint(pqtx_tx *tx, pqtx_work work, void *arg)
     pqtx_status status = pqtx__tx_enter(tx);
     if (status != PQTX_OK)
         return status;
-    struct savepoint savepoint;
-    status = work ? set(tx, &savepoint) : pqtx__fail(tx, PQTX_MISUSE, "the work is NULL");
+    struct savepoint savepoint = next(tx);
+    status = work ? pqtx__attempt_defer(tx, "SAVEPOINT", savepoint.number)
+                  : pqtx__fail(tx, PQTX_MISUSE, "the work is NULL");
     if (status == PQTX_OK)
         tx->depth++;
     pqtx__tx_leave(tx);

@@ -190,15 +190,17 @@ void pqtx__wire_clear(struct pqtx__wire *wire)
     wire->count = wire->landed = 0;
 }
 
-/* An idle server sends nothing, so a readable socket is the end, or a word about it.  The first
- * read can bring the FATAL and the second one the close. */
+bool pqtx__wire_has_input(struct pqtx__wire *wire)
+{
+    return wire->clock->wait(wire->clock->arg, PQsocket(wire->conn), PQTX_WAIT_READ, 0) != 0;
+}
+
+/* The first read can bring the FATAL, and only the second one the close. */
 bool pqtx__wire_is_stale(struct pqtx__wire *wire)
 {
-    int ready = wire->clock->wait(wire->clock->arg, PQsocket(wire->conn), PQTX_WAIT_READ, 0);
-    if (ready == 0)
-        return false;
-    return ready < 0 || !PQconsumeInput(wire->conn) || !PQconsumeInput(wire->conn) ||
-           PQstatus(wire->conn) != CONNECTION_OK;
+    return pqtx__wire_has_input(wire) &&
+           (!PQconsumeInput(wire->conn) || !PQconsumeInput(wire->conn) ||
+            PQstatus(wire->conn) != CONNECTION_OK);
 }
 
 /* PQfinish says goodbye to the server, and would end the session that the parent still uses; so the

@@ -67,6 +67,9 @@ PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i);
 /* Forgets a flight that has landed. */
 void pqtx__wire_clear(struct pqtx__wire *wire);
 
+/* Whether the server has said something that no command asked for: a notice, or the end. */
+bool pqtx__wire_has_input(struct pqtx__wire *wire);
+
 /* Whether the peer has closed an idle connection: looks at the socket, asks the server nothing. */
 bool pqtx__wire_is_stale(struct pqtx__wire *wire);
 
