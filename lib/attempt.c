@@ -1,4 +1,4 @@
-/* attempt.c: one attempt, from BEGIN to COMMIT or ROLLBACK, on one connection.
+/* attempt.c: one attempt, from BEGIN to ROLLBACK or the end, on one connection.
  *
  * BEGIN, the settings and the savepoint commands ride in front of the statement that follows, in
  * one flight.  Never a Sync between BEGIN and the body: if BEGIN failed, the body would commit by
@@ -117,8 +117,7 @@ static bool send_lock_timeout(pqtx_tx *tx)
     return send_timeout(tx, "lock_timeout", timeout->sent_ms);
 }
 
-/* What must go in front of a statement: BEGIN and the settings once, then what was put off. */
-static bool send_lead(pqtx_tx *tx)
+bool pqtx__attempt_lead(pqtx_tx *tx)
 {
     char sql[96];
     if (!tx->begun) {
@@ -206,7 +205,7 @@ pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *stateme
         tx->error.flags |= PQTX_ERROR_DEADLINE;
         return tx->mark;
     }
-    bool sent = send_lead(tx);
+    bool sent = pqtx__attempt_lead(tx);
     size_t lead = wire->count;
     for (size_t i = 0; sent && i < count; i++)
         sent = pqtx__wire_send(wire, statements[i].sql, statements[i].params);
@@ -232,87 +231,6 @@ pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoin
     }
     snprintf(pending->list[pending->count++], sizeof *pending->list, "%s pqtx_%u", verb, savepoint);
     return PQTX_OK;
-}
-
-static pqtx_status doubt(pqtx_tx *tx, const PGresult *error)
-{
-    if (error)
-        pqtx__error_from_result(&tx->error, error, PQTX_PHASE_COMMIT);
-    else
-        pqtx__error_set(&tx->error, PQTX_IN_DOUBT, PQTX_PHASE_COMMIT, PQTX_ORIGIN_LIBPQ,
-                        "no answer to COMMIT came: the transaction may have been committed");
-    tx->wire->lost = true;
-    tx->error.status = PQTX_IN_DOUBT;
-    tx->error.advice = PQTX_ADVICE_RESOLVE;
-    pqtx__note_error(tx);
-    return tx->mark = PQTX_IN_DOUBT;
-}
-
-/* An error is proof that nothing was committed only if it is the server's own, about this
- * transaction, and the session went on after it. */
-static bool proves_rollback(const pqtx_error *error)
-{
-    return error->origin == PQTX_ORIGIN_SERVER && error->status != PQTX_IN_DOUBT &&
-           error->status != PQTX_NO_CONNECTION && strcmp(error->severity, "ERROR") == 0;
-}
-
-/* The tag of COMMIT is the proof: the server sends it after the commit record is safe, and answers
- * ROLLBACK, without an error, to the COMMIT of a transaction that had failed. */
-static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t commit)
-{
-    struct pqtx__wire *wire = tx->wire;
-    size_t at = pqtx__wire_error(wire);
-    const PGresult *error = at < wire->count ? wire->replies[at].result : NULL;
-    PGresult *answer = commit < wire->count ? wire->replies[commit].result : NULL;
-    const char *tag = PQresultStatus(answer) == PGRES_COMMAND_OK ? PQcmdStatus(answer) : "";
-    if (strcmp(tag, "COMMIT") == 0)
-        return PQTX_OK;
-    if (flight != PQTX__LANDED)
-        return doubt(tx, error);
-    if (strcmp(tag, "ROLLBACK") == 0) {
-        pqtx__fail(tx, PQTX_SWALLOWED,
-                   "COMMIT was answered with ROLLBACK: a statement had failed unseen");
-        tx->error.phase = PQTX_PHASE_COMMIT;
-        return tx->mark;
-    }
-    if (!error)
-        return doubt(tx, NULL);
-    pqtx__error_from_result(&tx->error, error, PQTX_PHASE_COMMIT);
-    if (!proves_rollback(&tx->error))
-        return doubt(tx, error);
-    pqtx__note_error(tx);
-    return tx->mark = tx->error.status;
-}
-
-/* What the server has said on its own since the last flight, most often FATAL, is heard before
- * COMMIT begins: then it is sure that nothing was committed. */
-static pqtx_status hear_out(pqtx_tx *tx)
-{
-    if (!pqtx__wire_has_input(tx->wire))
-        return PQTX_OK;
-    return pqtx__attempt_fly(tx, NULL, 0, NULL);
-}
-
-pqtx_status pqtx__attempt_commit(pqtx_tx *tx)
-{
-    struct pqtx__wire *wire = tx->wire;
-    if (!tx->begun || hear_out(tx) != PQTX_OK)
-        return tx->mark; /* nothing was asked of the server, or all is over already */
-    if (pqtx__now(tx->clock) >= tx->deadline_us) {
-        pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came before COMMIT",
-                   (long long)tx->options.deadline_ms);
-        tx->error.flags |= PQTX_ERROR_DEADLINE;
-        return tx->mark;
-    }
-    bool sent = send_lead(tx);
-    size_t commit = wire->count;
-    sent = sent && pqtx__wire_send(wire, "COMMIT", NULL) && pqtx__wire_sync(wire);
-    enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->deadline_us) : PQTX__LOST;
-    pqtx_status status = judge_commit(tx, flight, commit);
-    if (flight != PQTX__LANDED)
-        wire->lost = true;
-    pqtx__wire_clear(wire);
-    return status;
 }
 
 void pqtx__attempt_end(pqtx_tx *tx)

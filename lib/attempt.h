@@ -77,8 +77,8 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
 pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
                               PGresult **results);
 
-/* Commits: PQTX_OK, PQTX_IN_DOUBT, or the mark (then it is still to be rolled back). */
-pqtx_status pqtx__attempt_commit(pqtx_tx *tx);
+/* Queues what must go in front of a command: BEGIN and the settings once, then what was put off. */
+bool pqtx__attempt_lead(pqtx_tx *tx);
 
 /* Rolls back if anything was begun, gives the connection away, and runs the on_rollback actions. */
 void pqtx__attempt_rollback(pqtx_tx *tx);

@@ -4,6 +4,7 @@
  * pool again before the runner sleeps. */
 #include "backoff.h"
 #include "clock.h"
+#include "commit.h"
 #include "observer.h"
 #include "options.h"
 #include "retry.h"
@@ -241,7 +242,7 @@ static pqtx_status commit(pqtx_tx *tx)
 {
     pqtx_status status = tx->mark;
     if (status == PQTX_OK)
-        status = pqtx__attempt_commit(tx);
+        status = pqtx__commit(tx);
     if (status == PQTX_OK) {
         pqtx__attempt_end(tx);
         decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
