@@ -300,9 +300,10 @@ pqtx_status pqtx_pool_open(const pqtx_pool_options *options, pqtx_pool **pool, p
     pqtx_error first = PQTX_ERROR;
     const char *why = NULL;
     pqtx_pool_options read;
+    if (pool)
+        *pool = NULL;
     if (!pool || (error && pqtx_error_init(error, error->size) != PQTX_OK))
         return PQTX_MISUSE;
-    *pool = NULL;
     pqtx_status status = pqtx__pool_options_read(&read, options, &why);
     if (status == PQTX_OK && !parses(read.conninfo)) {
         why = "libpq cannot parse the connection string (not shown: it may hold a password)";

@@ -64,13 +64,14 @@ pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_va
 pqtx_status pqtx__tx_rows(pqtx_tx *tx, PGresult *result, bool one, int64_t *rows)
 {
     const char *text = PQcmdTuples(result);
-    if (!*text)
+    bool returns = PQresultStatus(result) == PGRES_TUPLES_OK; /* SHOW and CALL count nothing */
+    if (!*text && !returns)
         return pqtx__fail(tx, PQTX_MISUSE, "%s has no row count", PQcmdStatus(result));
-    *rows = strtoll(text, NULL, 10);
+    *rows = returns ? PQntuples(result) : strtoll(text, NULL, 10);
     if (one && *rows == 0)
         return pqtx__fail(tx, PQTX_NO_MATCH, "no row, where one was expected");
     if (one && *rows > 1)
-        return pqtx__fail(tx, PQTX_TOO_MANY, "%s rows, where one was expected", text);
+        return pqtx__fail(tx, PQTX_TOO_MANY, "%lld rows, where one was expected", (long long)*rows);
     return PQTX_OK;
 }
 

@@ -1,8 +1,8 @@
 /* error.h: what went wrong, in full.
  *
  * The first error of an attempt is kept: later ones (25P02, "the connection was closed") only
- * follow from it.  Every text is the server's or this library's; none comes from a connection
- * string, so a password cannot be in it.  Texts are bytes in the client encoding; before a
+ * follow from it.  Every text is the server's or this library's; of a connection string no more
+ * than host and port are shown, never a password.  Texts are bytes in the client encoding; before a
  * connection stands they may be in the server's. */
 #ifndef PQTX_ERROR_H
 #define PQTX_ERROR_H
@@ -75,7 +75,7 @@ typedef struct pqtx_error {
 /* Clears the error and sets its size; PQTX_MISUSE if `size` does not reach past `sqlstate`. */
 PQTX_API pqtx_status pqtx_error_init(pqtx_error *error, size_t size);
 
-/* Writes the error as one line, "duplicate 23505: … (constraint …)", control bytes escaped, always
+/* Writes the error as one line, "duplicate 23505: …; constraint: …", control bytes escaped, always
  * terminated if size > 0.  Returns the length it would have without the limit, as snprintf does. */
 PQTX_API size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size);
 

@@ -32,9 +32,9 @@ typedef struct pqtx_pool_options {
 
     int64_t connect_timeout_ms; /* for one connection; 0: 10000; never past the deadline */
     int64_t acquire_timeout_ms; /* waiting for a free one; 0: up to the deadline */
-    int64_t idle_limit_ms;      /* an idle connection is closed after; 0: 600000 */
-    int64_t age_limit_ms;       /* any connection is closed after; 0: 3600000 */
-    int64_t check_after_ms;     /* idle for longer: look whether the socket was closed; 0: 1000 */
+    int64_t idle_limit_ms;  /* idle for longer: closed when the next one comes back; 0: 600000 */
+    int64_t age_limit_ms;   /* older: closed instead of handed out; 0: 3600000 */
+    int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 1000 */
 
     const pqtx_clock *clock; /* NULL: the system's; must outlive the pool */
 } pqtx_pool_options;
@@ -48,7 +48,7 @@ PQTX_API pqtx_status pqtx_pool_options_init(pqtx_pool_options *options, size_t s
  *
  * PQTX_OK and *pool; else *pool is NULL and the status is that of the failed connection:
  * PQTX_NO_CONNECTION, PQTX_DENIED (password, pg_hba.conf), PQTX_BAD_STATEMENT (no such database),
- * PQTX_RESOURCES, PQTX_TIMEOUT; or PQTX_MISUSE (options; a connection string libpq cannot parse),
+ * PQTX_RESOURCES; or PQTX_MISUSE (options; a connection string libpq cannot parse),
  * PQTX_NO_MEMORY.  `error` may be NULL. */
 PQTX_API pqtx_status pqtx_pool_open(const pqtx_pool_options *options, pqtx_pool **pool,
                                     pqtx_error *error);

@@ -49,8 +49,8 @@ typedef enum pqtx_status {
 
     PQTX_IN_DOUBT = 40, /* the connection went while COMMIT was under way: it may have committed */
 
-    PQTX_TIMEOUT = 50,   /* the deadline, statement_timeout, or a session timeout */
-    PQTX_CANCELLED = 51, /* 57014 that this library did not ask for */
+    PQTX_TIMEOUT = 50,   /* the deadline, options.statement_timeout_ms, 25P03, 25P04 */
+    PQTX_CANCELLED = 51, /* 57014 otherwise: somebody's cancel, the session's timeout */
     PQTX_READ_ONLY = 52, /* 25006: a standby, or a read-only transaction */
     PQTX_NO_CONNECTION =
         53,              /* none to be had, or lost before COMMIT began: nothing was committed */

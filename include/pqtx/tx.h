@@ -33,10 +33,11 @@ PQTX_API pqtx_status pqtx_exec_one(pqtx_tx *tx, const char *sql, int count,
 /* Runs `work` inside a savepoint.
  *
  * If it returns PQTX_OK and no call in it failed, its changes stay.  If it returns another status,
- * or a call in it failed, the changes since the savepoint are undone, locks included, and that
- * status is returned: as an answer, with the attempt unmarked, so that the body can go on.
- * Failures that no savepoint can mend keep the mark and unwind to the top: 40001, 40P01, a lost
- * connection, the deadline, no memory, misuse.
+ * or a call in it failed, the changes since the savepoint are undone, locks included, in front of
+ * the next statement, and that status is returned: as an answer, with the attempt unmarked, so that
+ * the body can go on.  Failures that no savepoint can mend keep the mark and unwind to the top:
+ * 40001, 40P01, 40000, a stale statement, a read-only server, a lost connection, the deadline, no
+ * memory, misuse.
  *
  * Savepoints nest.  PQTX_BUSY inside one may be tried again inside the same transaction. */
 PQTX_API pqtx_status pqtx_savepoint(pqtx_tx *tx, pqtx_work work, void *arg);
