@@ -26,6 +26,14 @@ static int poll_timeout(int64_t timeout_us)
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
+/* An error on the socket is for libpq to find, so it counts as readiness. */
+static int ready_events(short revents, int events)
+{
+    if (revents & (POLLERR | POLLHUP | POLLNVAL))
+        return events;
+    return (revents & POLLIN ? PQTX_WAIT_READ : 0) | (revents & POLLOUT ? PQTX_WAIT_WRITE : 0);
+}
+
 static int system_wait(void *arg, int fd, int events, int64_t timeout_us)
 {
     (void)arg;
@@ -37,8 +45,7 @@ static int system_wait(void *arg, int fd, int events, int64_t timeout_us)
     int ready = poll(&one, fd < 0 ? 0 : 1, poll_timeout(timeout_us));
     if (ready < 0)
         return errno == EINTR ? 0 : -1;
-    /* An error on the socket is for libpq to find, so it counts as readiness. */
-    return ready == 0 ? 0 : events;
+    return ready == 0 ? 0 : ready_events(one.revents, events);
 }
 
 static uint64_t system_random(void *arg)

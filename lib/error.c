@@ -19,15 +19,28 @@ pqtx_status pqtx_error_init(pqtx_error *error, size_t size)
     return PQTX_OK;
 }
 
-/* Copies as much as fits, never half a UTF-8 character. */
+static int is_inside_character(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* How much of a text of more than `limit` bytes to keep: never half a UTF-8 character, whose inside
+ * is at most three bytes; what has a longer one is in another encoding. */
+static size_t cut(const char *text, size_t limit)
+{
+    size_t len = limit;
+    while (len > 0 && limit - len < 3 && is_inside_character(text[len]))
+        len--;
+    return is_inside_character(text[len]) ? limit : len;
+}
+
+/* Copies as much as fits. */
 static void copy_text(pqtx_error *error, char *to, size_t size, const char *from)
 {
     size_t len = from ? strlen(from) : 0;
     if (len >= size) {
         error->flags |= PQTX_ERROR_TRUNCATED;
-        len = size - 1;
-        while (len > 0 && ((unsigned char)from[len] & 0xc0) == 0x80)
-            len--;
+        len = cut(from, size - 1);
     }
     if (len > 0)
         memcpy(to, from, len);
@@ -51,12 +64,12 @@ void pqtx__error_set(pqtx_error *error, pqtx_status status, pqtx_phase phase, pq
                      const char *format, ...)
 {
     clear(error, status, phase, origin);
+    char text[sizeof error->message + 1]; /* one byte more, to see where to cut */
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(error->message, sizeof error->message, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (len < 0 || (size_t)len >= sizeof error->message)
-        error->flags |= PQTX_ERROR_TRUNCATED;
+    COPY(error, message, text);
 }
 
 static int32_t number_field(const PGresult *result, int field)
@@ -70,6 +83,13 @@ static int is_stale_plan(const char *sqlstate, const char *source_function)
 {
     return strcmp(sqlstate, "0A000") == 0 && source_function &&
            strcmp(source_function, "RevalidateCachedQuery") == 0;
+}
+
+/* Our own message was wrong, as with too few values for the parameters, and the session goes on.  A
+ * pooler uses the same code for a connection that is gone, without this severity. */
+static int is_wrong_message(const char *sqlstate, const char *severity)
+{
+    return strcmp(sqlstate, "08P01") == 0 && severity && strcmp(severity, "ERROR") == 0;
 }
 
 /* libpq's own errors have no fields, only a text for people, which ends in a newline. */
@@ -92,6 +112,7 @@ void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_pha
         return;
     }
     const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     clear(error, pqtx_status_of_sqlstate(sqlstate), phase,
           function ? PQTX_ORIGIN_SERVER : PQTX_ORIGIN_POOLER);
     error->advice = pqtx_advice_of_sqlstate(sqlstate);
@@ -103,11 +124,15 @@ void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_pha
         error->status = PQTX_STALE_STATEMENT;
         error->advice = PQTX_ADVICE_REPREPARE;
     }
+    if (is_wrong_message(sqlstate, severity)) {
+        error->status = PQTX_MISUSE;
+        error->advice = PQTX_ADVICE_FIX;
+    }
     error->statement_position = number_field(result, PG_DIAG_STATEMENT_POSITION);
     error->internal_position = number_field(result, PG_DIAG_INTERNAL_POSITION);
     error->source_line = number_field(result, PG_DIAG_SOURCE_LINE);
     COPY(error, sqlstate, sqlstate);
-    COPY(error, severity, PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
+    COPY(error, severity, severity);
     COPY(error, schema_name, PQresultErrorField(result, PG_DIAG_SCHEMA_NAME));
     COPY(error, table_name, PQresultErrorField(result, PG_DIAG_TABLE_NAME));
     COPY(error, column_name, PQresultErrorField(result, PG_DIAG_COLUMN_NAME));
@@ -156,11 +181,12 @@ static void put_byte(struct line *line, char c)
     line->len++;
 }
 
-/* Server text is not trusted: a newline or an escape sequence must not reach a log as it is. */
-static void put_text(struct line *line, const char *text)
+/* Server text is not trusted: a newline or an escape sequence must not reach a log as it is.  Nor
+ * is a caller's struct: its texts need not end. */
+static void put_text(struct line *line, const char *text, size_t size)
 {
     static const char digits[] = "0123456789abcdef";
-    for (; *text; text++) {
+    for (; size > 0 && *text; text++, size--) {
         unsigned char c = (unsigned char)*text;
         if (c >= 0x20 && c != 0x7f) {
             put_byte(line, *text);
@@ -173,13 +199,15 @@ static void put_text(struct line *line, const char *text)
     }
 }
 
-static void put_field(struct line *line, const char *label, const char *text)
+static void put_field(struct line *line, const char *label, const char *text, size_t size)
 {
     if (!text[0])
         return;
-    put_text(line, label);
-    put_text(line, text);
+    put_text(line, label, SIZE_MAX);
+    put_text(line, text, size);
 }
+
+#define PUT(line, label, field) put_field(line, label, field, sizeof(field))
 
 size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size)
 {
@@ -190,15 +218,15 @@ size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size)
     else
         pqtx__error_set(&whole, PQTX_MISUSE, PQTX_PHASE_NONE, PQTX_ORIGIN_LIBRARY,
                         "the error is NULL or was not initialised");
-    put_text(&line, pqtx_status_name(whole.status));
-    put_field(&line, " ", whole.sqlstate);
-    put_field(&line, ": ", whole.message);
-    put_field(&line, "; detail: ", whole.detail);
-    put_field(&line, "; hint: ", whole.hint);
-    put_field(&line, "; constraint: ", whole.constraint_name);
-    put_field(&line, "; table: ", whole.table_name);
-    put_field(&line, "; column: ", whole.column_name);
-    put_field(&line, "; context: ", whole.context);
+    put_text(&line, pqtx_status_name(whole.status), SIZE_MAX);
+    PUT(&line, " ", whole.sqlstate);
+    PUT(&line, ": ", whole.message);
+    PUT(&line, "; detail: ", whole.detail);
+    PUT(&line, "; hint: ", whole.hint);
+    PUT(&line, "; constraint: ", whole.constraint_name);
+    PUT(&line, "; table: ", whole.table_name);
+    PUT(&line, "; column: ", whole.column_name);
+    PUT(&line, "; context: ", whole.context);
     if (line.size > 0)
         line.buffer[line.len < line.size ? line.len : line.size - 1] = '\0';
     return line.len;

@@ -215,6 +215,19 @@ static const char *column_text(const PGresult *result, int row, int column, cons
     return PQgetvalue(result, row, column);
 }
 
+/* As the server writes them: strtoll and strtod also take blanks, a plus sign and hexadecimals. */
+static int begins_as_number(const char *text)
+{
+    text += *text == '-';
+    return *text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X';
+}
+
+static int is_special_real(const char *text)
+{
+    return strcmp(text, "NaN") == 0 || strcmp(text, "Infinity") == 0 ||
+           strcmp(text, "-Infinity") == 0;
+}
+
 pqtx_status pqtx_get_int(const PGresult *result, int row, int column, int64_t *out)
 {
     pqtx_status status;
@@ -224,7 +237,7 @@ pqtx_status pqtx_get_int(const PGresult *result, int row, int column, int64_t *o
     char *end;
     errno = 0;
     long long integer = strtoll(text, &end, 10);
-    if (errno || end == text || *end)
+    if (errno || end == text || *end || !begins_as_number(text))
         return PQTX_BAD_DATA;
     *out = integer;
     return PQTX_OK;
@@ -246,7 +259,7 @@ pqtx_status pqtx_get_real(const PGresult *result, int row, int column, double *o
     uselocale(before);
     freelocale(c);
     int overflow = errno == ERANGE && (real > 1 || real < -1);
-    if (overflow || end == text || *end)
+    if (overflow || end == text || *end || !(begins_as_number(text) || is_special_real(text)))
         return PQTX_BAD_DATA;
     *out = real;
     return PQTX_OK;

@@ -1,0 +1,279 @@
+/* check_statement.c: the runner's own words are kept out of a body, and no others are. */
+#include "statement.h"
+#include "support.h"
+#include "support_random.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (int)(sizeof(array) / sizeof((array)[0]))
+
+static const char *const refused[] = {
+    "BEGIN",
+    "begin",
+    "Begin;",
+    "bEgIn ISOLATION LEVEL SERIALIZABLE",
+    "START TRANSACTION",
+    "start transaction read only",
+    "COMMIT",
+    "commit",
+    "cOMMIT;",
+    "COMMIT AND CHAIN",
+    "COMMIT PREPARED 'x'",
+    "END",
+    "end transaction",
+    "ROLLBACK",
+    "Rollback work",
+    "ROLLBACK TO SAVEPOINT a",
+    "ROLLBACK PREPARED 'x'",
+    "ABORT",
+    "abort",
+    "SAVEPOINT a",
+    "savepoint\"a\"",
+    "RELEASE a",
+    "Release Savepoint a",
+    "COPY t TO STDOUT",
+    "copy(SELECT 1) TO STDOUT",
+    "Copy t FROM STDIN",
+    "PREPARE TRANSACTION 'x'",
+    "prepare transaction'x'",
+    "Prepare\n\tTransaction 'x'",
+    "PREPARE/* x */TRANSACTION 'x'",
+    "PREPARE -- x\n /* y /* z */ */ TRANSACTION 'x'",
+    " COMMIT",
+    "\t\n\r\f\vCOMMIT",
+    ";COMMIT",
+    " ; ;; COMMIT",
+    "--\nCOMMIT",
+    "-- SELECT 1\nCOMMIT",
+    "-- SELECT 1\rCOMMIT",
+    "-- SELECT 1\r\nCOMMIT",
+    "--x\n--y\n;--z\nCOMMIT",
+    "-- /* \nCOMMIT",
+    "/**/COMMIT",
+    "/***/COMMIT",
+    "/* SELECT 1 */COMMIT",
+    "/* SELECT 1 **/ COMMIT",
+    "/* -- */ COMMIT",
+    "/* -- \n */ COMMIT",
+    "/* a /* b */ c */ COMMIT",
+    "/*/**//**/*/COMMIT",
+    "/*/*/ */ */ COMMIT",
+    "/* ' */ COMMIT /* ' */",
+    "/* \" */ COMMIT",
+    "/**/ -- \n ; /* \n */ COMMIT",
+    "COMMIT/**/",
+    "COMMIT--",
+    "COMMIT\n",
+    "COMMIT'",
+    "COMMIT(",
+};
+
+static const char *const allowed[] = {
+    "",
+    " ",
+    ";",
+    ";;;",
+    "\n",
+    "--",
+    "-- COMMIT",
+    "--COMMIT;",
+    "/*",
+    "/* ",
+    "/**",
+    "/*/",
+    "/* COMMIT",
+    "/* COMMIT */",
+    "/*/ COMMIT",
+    "/* /* */ COMMIT",
+    "/* /* */ COMMIT */",
+    "/* COMMIT */ SELECT 1",
+    "-- COMMIT\nSELECT 1",
+    "SELECT 1",
+    "SELECT 1; COMMIT", /* the server takes one statement at a time */
+    "INSERT INTO t VALUES ('COMMIT')",
+    "UPDATE t SET a = $1 WHERE b = $2",
+    "WITH a AS (SELECT 1) SELECT * FROM a",
+    "(SELECT 1)",
+    "SET LOCAL work_mem = '1MB'",
+    "LOCK TABLE t IN SHARE MODE",
+    "PREPARE x AS SELECT 1",
+    "PREPARE transactions AS SELECT 1",
+    "PREPARE transaction_log AS SELECT 1",
+    "PREPARE \"TRANSACTION\" AS SELECT 1",
+    "PREPARE",
+    "PREPARE ",
+    "PREPARED TRANSACTION",
+    "PREPARETRANSACTION",
+    "PREPARE_TRANSACTION",
+    "beginning",
+    "BEGINS",
+    "starting",
+    "start_log",
+    "committed",
+    "commit_log",
+    "COMMIT1",
+    "COMMIT$1",
+    "COMMIT\xc3\xa9", /* the letter goes on */
+    "C",
+    "COMM",
+    "COMMI",
+    "_COMMIT",
+    "1COMMIT",
+    "\\COMMIT",
+    "/ COMMIT",
+    "- COMMIT",
+    "-",
+    "/",
+    "*/ COMMIT",
+    "endpoint",
+    "END2",
+    "rollbacks",
+    "aborted",
+    "savepoints",
+    "released",
+    "copyright",
+    "copy_of",
+    "\"COMMIT\"",
+    "'COMMIT'",
+    "$$COMMIT$$",
+    "\xef\xbb\277COMMIT", /* no blank to the server either */
+    "C\xcc\xa7OMMIT",
+};
+
+START_TEST(the_runners_own_words_are_refused)
+{
+    ck_assert_msg(pqtx__statement_fault(refused[_i]), "let through: %s", refused[_i]);
+}
+END_TEST
+
+START_TEST(all_other_statements_are_let_through)
+{
+    const char *fault = pqtx__statement_fault(allowed[_i]);
+    ck_assert_msg(!fault, "refused: %s\n%s", allowed[_i], fault);
+}
+END_TEST
+
+START_TEST(a_refusal_says_what_to_call_instead)
+{
+    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("COMMIT"), "pqtx_commit()"));
+    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("ROLLBACK"), "pqtx_fail()"));
+    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("SAVEPOINT a"), "pqtx_savepoint()"));
+    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("COPY t TO STDOUT"), "COPY"));
+}
+END_TEST
+
+START_TEST(deeply_nested_comments_come_to_an_end)
+{
+    enum { DEPTH = 100000 };
+    char *sql = calloc(1, 4 * DEPTH + sizeof "COMMIT");
+    ck_assert_ptr_nonnull(sql);
+    for (int i = 0; i < DEPTH; i++) {
+        memcpy(sql + 2 * i, "/*", 2);
+        memcpy(sql + 2 * DEPTH + 2 * i, "*/", 2);
+    }
+    strcpy(sql + 4 * DEPTH, "COMMIT");
+    ck_assert_ptr_nonnull(pqtx__statement_fault(sql));
+    ck_assert_ptr_null(pqtx__statement_fault(sql + 2));
+    sql[2 * DEPTH] = ' '; /* "* /": one comment stays open */
+    ck_assert_ptr_null(pqtx__statement_fault(sql));
+    free(sql);
+}
+END_TEST
+
+/* A copy of exactly its size, so that a look behind it is seen. */
+static const char *fault_of(const char *sql)
+{
+    size_t size = strlen(sql) + 1;
+    char *copy = malloc(size);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, sql, size);
+    const char *fault = pqtx__statement_fault(copy);
+    free(copy);
+    return fault;
+}
+
+static void append(char *sql, size_t size, const char *text)
+{
+    ck_assert_uint_lt(strlen(sql) + strlen(text), size);
+    strcat(sql, text);
+}
+
+static void append_blanks(char *sql, size_t size)
+{
+    static const char *const blanks[] = {
+        " ",
+        "\n",
+        "\t",
+        ";",
+        "--\n",
+        "-- commit\r",
+        "/**/",
+        "/* /* ; */ commit */",
+        "/* select '*/",
+        "/*/**/*/",
+    };
+    for (size_t n = random_below(5); n > 0; n--)
+        append(sql, size, blanks[random_below(sizeof blanks / sizeof blanks[0])]);
+}
+
+static void append_word(char *sql, size_t size, const char *word)
+{
+    char mixed[16] = "";
+    for (size_t i = 0; word[i]; i++)
+        mixed[i] = (char)(random_bits() & 1 ? toupper(word[i]) : tolower(word[i]));
+    append(sql, size, mixed);
+}
+
+START_TEST(a_refused_word_is_found_in_any_spelling)
+{
+    static const char *const words[] = {"begin", "start",     "commit",  "end", "rollback",
+                                        "abort", "savepoint", "release", "copy"};
+    start_random();
+    for (int i = 0; i < 3000; i++) {
+        char sql[256] = "", tail[8] = "";
+        append_blanks(sql, sizeof sql);
+        append_word(sql, sizeof sql, words[random_below(sizeof words / sizeof words[0])]);
+        ck_assert_msg(fault_of(sql), "let through: %s", sql);
+
+        size_t len = strlen(sql);
+        tail[0] = random_of(" \t\r\n;/-('\"+*.,");
+        append(sql, sizeof sql, tail);
+        ck_assert_msg(fault_of(sql), "let through: %s", sql);
+
+        sql[len] = random_of("abyzABYZ0129_$\x80\xc3\xff");
+        ck_assert_msg(!fault_of(sql), "refused: %s", sql);
+    }
+}
+END_TEST
+
+START_TEST(no_text_leads_past_its_end)
+{
+    start_random();
+    for (int i = 0; i < 5000; i++) {
+        char sql[32] = "";
+        for (size_t n = random_below(sizeof sql); n > 0; n--)
+            sql[n - 1] = random_of("//**--;\n\r cCoOmMiItTeEnNdD\"'$_\x80\xff");
+        fault_of(sql);
+        snprintf(sql, sizeof sql, "PREPARE%c%c%c%c", random_of(" /-"), random_of("/*-T"),
+                 random_of("*/ "), random_of("*/T"));
+        ck_assert_msg(!fault_of(sql), "refused: %s", sql);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("statement");
+    TCase *tcase = tcase_create("statement");
+    tcase_add_loop_test(tcase, the_runners_own_words_are_refused, 0, COUNT(refused));
+    tcase_add_loop_test(tcase, all_other_statements_are_let_through, 0, COUNT(allowed));
+    tcase_add_test(tcase, a_refusal_says_what_to_call_instead);
+    tcase_add_test(tcase, deeply_nested_comments_come_to_an_end);
+    tcase_add_test(tcase, a_refused_word_is_found_in_any_spelling);
+    tcase_add_test(tcase, no_text_leads_past_its_end);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
