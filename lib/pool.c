@@ -5,6 +5,7 @@
  * `open` counts connections and permissions to make one: who finds none idle takes a permission. */
 #define _DEFAULT_SOURCE
 #include "pool.h"
+#include "budget.h"
 #include "clock.h"
 #include "connect.h"
 #include "error.h"
@@ -30,6 +31,7 @@ struct pqtx_pool {
     struct pqtx__wire *idle; /* the newest first */
     struct pqtx__turns turns;
     int64_t suspect_us; /* a connection was lost then */
+    struct pqtx__budget budget;
     pqtx_stats stats;
 };
 
@@ -54,10 +56,51 @@ bool pqtx__pool_is_foreign(const pqtx_pool *pool)
     return pool->owner != getpid();
 }
 
+const pqtx_clock *pqtx__pool_clock(const pqtx_pool *pool)
+{
+    return pool->clock;
+}
+
 void pqtx__pool_count(pqtx_pool *pool, size_t field)
 {
     pthread_mutex_lock(&pool->lock);
     ++*(uint64_t *)((char *)&pool->stats + field);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void pqtx__pool_earn(pqtx_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->stats.starts++;
+    pqtx__budget_earn(&pool->budget);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+bool pqtx__pool_spend(pqtx_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool spent = pqtx__budget_spend(&pool->budget);
+    if (!spent)
+        pool->stats.retries_refused++;
+    pthread_mutex_unlock(&pool->lock);
+    return spent;
+}
+
+static size_t bucket_of(int64_t us)
+{
+    size_t bucket = 0;
+    while (bucket < PQTX_BUCKET_COUNT - 1 && us >> bucket > 0)
+        bucket++;
+    return bucket;
+}
+
+void pqtx__pool_time(pqtx_pool *pool, int64_t wait_us, int64_t run_us)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->stats.wait_us += (uint64_t)wait_us;
+    pool->stats.run_us += (uint64_t)run_us;
+    pool->stats.wait_us_buckets[bucket_of(wait_us)]++;
+    pool->stats.run_us_buckets[bucket_of(run_us)]++;
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -165,8 +208,8 @@ static void discard(pqtx_pool *pool, struct pqtx__wire *wire)
     pthread_mutex_unlock(&pool->lock);
 }
 
-pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
-                               pqtx_error *error)
+static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t until_us, struct pqtx__wire **wire,
+                           pqtx_error *error)
 {
     *wire = NULL;
     if (pool->options.acquire_timeout_ms > 0) {
@@ -182,7 +225,7 @@ pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__w
         return refuse(error, PQTX_MISUSE, "the pool was closed");
     if (!claimed)
         return refuse(error, PQTX_TIMEOUT, "no connection of the pool became free in time");
-    if (*wire && !is_fit(pool, *wire, suspect_us)) {
+    if (*wire && (new || !is_fit(pool, *wire, suspect_us))) {
         discard(pool, *wire);
         *wire = NULL;
     }
@@ -190,6 +233,18 @@ pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__w
         return error->status;
     (*wire)->last_thread = pthread_self();
     return PQTX_OK;
+}
+
+pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+                               pqtx_error *error)
+{
+    return acquire(pool, false, until_us, wire, error);
+}
+
+pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+                                   pqtx_error *error)
+{
+    return acquire(pool, true, until_us, wire, error);
 }
 
 /* Unlinks what has been idle too long, the oldest at the end of the stack.  Under the lock. */
@@ -258,6 +313,7 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     pool->clock = options->clock;
     pool->owner = getpid();
     pqtx__turns_init(&pool->turns);
+    pqtx__budget_init(&pool->budget, options->retry_percent, options->retry_burst);
     pool->suspect_us = INT64_MIN;
     atomic_init(&pool->refs, 1);
     return pool;
