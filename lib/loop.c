@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "commit.h"
 #include "doubt.h"
-#include "options.h"
+#include "loop.h"
 #include "report.h"
 #include "retry.h"
 #include "tx.h"
@@ -24,11 +24,11 @@
 
 #define RESERVE_MAX_US 1000000
 
-/* Once in doubt, no later failure is proof that nothing was committed. */
-static void decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
+void pqtx__decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
 {
     if (tx->doubtful && outcome == PQTX_OUTCOME_ROLLED_BACK) {
-        result = PQTX_IN_DOUBT;
+        tx->error.status = result = PQTX_IN_DOUBT;
+        tx->error.advice = PQTX_ADVICE_RESOLVE;
         outcome = PQTX_OUTCOME_IN_DOUBT;
     }
     tx->state = PQTX__DECIDED;
@@ -37,45 +37,6 @@ static void decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
     if (outcome == PQTX_OUTCOME_IN_DOUBT && tx->options.ticket)
         *tx->options.ticket = tx->ticket;
     pqtx__report_end(tx);
-}
-
-static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
-{
-    pqtx_tx *tx = calloc(1, sizeof *tx);
-    if (!tx)
-        return NULL;
-    const char *why;
-    bool ok = pqtx__options_read(&tx->options, options, &why) == PQTX_OK;
-    tx->clock = tx->options.clock;
-    tx->pool = pool;
-    tx->own = conn;
-    tx->owner = getpid();
-    tx->error = (pqtx_error)PQTX_ERROR;
-    if (!pool && !conn)
-        why = "the pool or connection is NULL";
-    else if (pool && pqtx__pool_is_foreign(pool))
-        why = "the pool belongs to the parent process: open one in this one";
-    if (pool)
-        pqtx__pool_ref(pool);
-    if (ok && !why)
-        why = pqtx__proof_init(&tx->proof, &tx->options);
-    if (ok && !why)
-        return tx;
-    pqtx__fail(tx, PQTX_MISUSE, "%s", why);
-    tx->state = PQTX__DECIDED;
-    tx->result = PQTX_MISUSE;
-    tx->outcome = PQTX_OUTCOME_ROLLED_BACK;
-    return tx;
-}
-
-pqtx_tx *pqtx_new(pqtx_pool *pool, const pqtx_options *options)
-{
-    return create(pool, NULL, options);
-}
-
-pqtx_tx *pqtx_new_on(PGconn *conn, const pqtx_options *options)
-{
-    return create(NULL, conn, options);
 }
 
 static void start(pqtx_tx *tx)
@@ -151,7 +112,7 @@ static bool begin(pqtx_tx *tx)
         pqtx__note_error(tx);
         pqtx__report_failure(tx, status);
         if (!may_connect_later(tx) || !wait_for_next(tx, CONNECT_FIRST_US, CONNECT_MAX_US, n)) {
-            decide(tx, status, PQTX_OUTCOME_ROLLED_BACK);
+            pqtx__decide(tx, status, PQTX_OUTCOME_ROLLED_BACK);
             return false;
         }
     }
@@ -180,7 +141,7 @@ static bool go_again(pqtx_tx *tx)
         pqtx__report_retry(tx, pqtx__retry_counter(tx->mark));
         return true;
     }
-    decide(tx, tx->mark, PQTX_OUTCOME_ROLLED_BACK);
+    pqtx__decide(tx, tx->mark, PQTX_OUTCOME_ROLLED_BACK);
     return false;
 }
 
@@ -225,7 +186,7 @@ static void end_done(pqtx_tx *tx, bool own)
     tx->doubtful = false;
     if (was_doubtful)
         tx->flags |= PQTX_RESOLVED;
-    decide(tx, own ? PQTX_OK : PQTX_DONE_BEFORE, PQTX_OUTCOME_COMMITTED);
+    pqtx__decide(tx, own ? PQTX_OK : PQTX_DONE_BEFORE, PQTX_OUTCOME_COMMITTED);
     if (own)
         pqtx__actions_commit(&tx->actions);
 }
@@ -293,12 +254,12 @@ static pqtx_status committed(pqtx_tx *tx)
 {
     if (tx->local_only)
         tx->flags |= PQTX_LOCAL_ONLY;
-    decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
+    pqtx__decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
     pqtx__actions_commit(&tx->actions);
     return PQTX_OK;
 }
 
-/* COMMIT was not answered: committed, rolled back and perhaps worth another attempt, or in doubt.
+/* COMMIT was not answered: it was committed, or rolled back and may be run again, or is in doubt.
  */
 static pqtx_status in_doubt(pqtx_tx *tx)
 {
@@ -316,7 +277,7 @@ static pqtx_status in_doubt(pqtx_tx *tx)
     default:
         tx->doubtful = true;
         if (!pqtx__retry_is_due(tx))
-            decide(tx, PQTX_IN_DOUBT, PQTX_OUTCOME_IN_DOUBT);
+            pqtx__decide(tx, PQTX_IN_DOUBT, PQTX_OUTCOME_IN_DOUBT);
     }
     return tx->mark;
 }
@@ -343,60 +304,4 @@ pqtx_status pqtx_commit(pqtx_tx *tx)
     pqtx_status status = tx->state == PQTX__OPEN ? commit(tx) : PQTX_MISUSE;
     pqtx__tx_leave(tx);
     return status;
-}
-
-pqtx_status pqtx_result(const pqtx_tx *tx)
-{
-    return tx && tx->state == PQTX__DECIDED ? tx->result : PQTX_MISUSE;
-}
-
-pqtx_outcome pqtx_get_outcome(const pqtx_tx *tx)
-{
-    return tx ? tx->outcome : PQTX_OUTCOME_ROLLED_BACK;
-}
-
-uint32_t pqtx_get_flags(const pqtx_tx *tx)
-{
-    return tx ? tx->flags : 0;
-}
-
-uint32_t pqtx_attempts(const pqtx_tx *tx)
-{
-    return tx ? tx->attempts : 0;
-}
-
-pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
-{
-    if (!tx)
-        return pqtx__error_report(
-            error, PQTX_MISUSE,
-            "the transaction is NULL: pqtx_new() had no memory, or was not called");
-    return pqtx__error_export(&tx->error, error);
-}
-
-static void abandon(pqtx_tx *tx)
-{
-    if (tx->wire && tx->wire != &tx->lent)
-        pqtx__wire_close(tx->wire, true);
-    else if (tx->wire)
-        free(tx->lent.replies);
-    tx->wire = NULL;
-}
-
-void pqtx_free(pqtx_tx *tx)
-{
-    if (!tx || tx->depth > 0)
-        return;
-    if (tx->owner != getpid())
-        abandon(tx);
-    else if (tx->state == PQTX__OPEN)
-        pqtx__attempt_rollback(tx);
-    pqtx__tx_forget_results(tx);
-    pqtx__actions_forget(&tx->actions);
-    pqtx__proof_free(&tx->proof);
-    if (tx->pool)
-        pqtx__pool_unref(tx->pool);
-    free(tx->results);
-    free(tx->pending.list);
-    free(tx);
 }
