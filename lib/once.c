@@ -108,20 +108,21 @@ pqtx_status pqtx_once_store(pqtx_tx *tx, const void *bytes, size_t len)
     pqtx_status status = pqtx__tx_enter(tx);
     if (status != PQTX_OK)
         return status;
-    struct pqtx__proof *proof = &tx->proof;
-    char *copy = NULL;
-    if (!proof->event_id || (!bytes && len > 0) || len > ANSWER_MAX)
+    char *copy = len <= ANSWER_MAX ? malloc(len + 1) : NULL;
+    if (!tx->proof.event_id || (!bytes && len > 0) || len > ANSWER_MAX) {
         status = pqtx__fail(tx, PQTX_MISUSE,
                             "the run has no event id, or the answer is NULL or over 65535 bytes");
-    else if (!(copy = malloc(len + 1)))
+    } else if (!copy) {
         status = pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the answer");
-    if (status == PQTX_OK) {
+    } else {
         if (len > 0)
             memcpy(copy, bytes, len);
-        free(proof->answer);
-        proof->answer = copy;
-        proof->answer_len = len;
+        free(tx->proof.answer);
+        tx->proof.answer = copy;
+        tx->proof.answer_len = len;
+        copy = NULL;
     }
+    free(copy);
     pqtx__tx_leave(tx);
     return status;
 }

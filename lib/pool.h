@@ -1,7 +1,7 @@
 #ifndef PQTX_LIB_POOL_H
 #define PQTX_LIB_POOL_H
 
-#include "wire.h"
+#include "lend.h"
 
 #include <pqtx/pool.h>
 
@@ -13,18 +13,6 @@ void pqtx__pool_unref(pqtx_pool *pool);
 bool pqtx__pool_is_foreign(const pqtx_pool *pool);
 
 const pqtx_clock *pqtx__pool_clock(const pqtx_pool *pool);
-
-/* A connection of the caller's own until it is released: clean, attached, outside a transaction. */
-pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
-                               pqtx_error *error);
-
-/* The same, but certainly made just now. */
-pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
-                                   pqtx_error *error);
-
-/* Takes it back.  What is not idle and outside a transaction is closed, and where it was lost, the
- * idle ones are looked at before they are used again: what killed one may have killed them all. */
-void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire);
 
 /* The retry budget: a start earns, a further attempt spends; false if nothing is left. */
 void pqtx__pool_earn(pqtx_pool *pool);
