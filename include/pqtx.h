@@ -12,12 +12,17 @@
 #include <pqtx/api.h>
 #include <pqtx/clock.h>
 #include <pqtx/error.h>
+#include <pqtx/evidence.h>
+#include <pqtx/fault.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
+#include <pqtx/once.h>
 #include <pqtx/options.h>
 #include <pqtx/pool.h>
+#include <pqtx/resolve.h>
 #include <pqtx/run.h>
 #include <pqtx/status.h>
+#include <pqtx/ticket.h>
 #include <pqtx/tx.h>
 #include <pqtx/update.h>
 #include <pqtx/value.h>

@@ -49,11 +49,20 @@ static pqtx_status fail_by_loss(pqtx_tx *tx)
     return tx->mark = tx->error.status;
 }
 
+/* The commit record is safe when the wait for a standby is broken off, by a cancel or by the end of
+ * the session. */
+static bool is_local_commit(const pqtx_error *said)
+{
+    return strcmp(said->source_function, "SyncRepWaitForLSN") == 0 &&
+           (strcmp(said->sqlstate, "01000") == 0 || strcmp(said->sqlstate, "57P01") == 0);
+}
+
 static void hear(void *arg, const PGresult *notice)
 {
     pqtx_tx *tx = arg;
     pqtx_error said = PQTX_ERROR;
     pqtx__error_from_result(&said, notice, tx->begun ? PQTX_PHASE_BODY : PQTX_PHASE_BEGIN);
+    tx->local_only |= is_local_commit(&said);
     pqtx_event event = {.type = PQTX_EVENT_NOTICE, .attempt = tx->attempts};
     event.elapsed_us = pqtx__now(tx->clock) - tx->started_us;
     memcpy(event.severity, said.severity, sizeof event.severity);
@@ -74,8 +83,10 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
         .sent_ms = PQTX_NO_TIMEOUT,
         .sent_for_ms = PQTX_NO_TIMEOUT,
     };
+    tx->local_only = false;
     tx->state = PQTX__OPEN;
-    if (tx->pool && tx->options.observer) {
+    pqtx__proof_begin(&tx->proof, tx->clock);
+    if (tx->pool) {
         wire->notice = hear;
         wire->notice_arg = tx;
     }
@@ -117,6 +128,22 @@ static bool send_lock_timeout(pqtx_tx *tx)
     return send_timeout(tx, "lock_timeout", timeout->sent_ms);
 }
 
+/* The limits that the server keeps for the whole attempt, each at most the time left. */
+static bool send_limits(pqtx_tx *tx)
+{
+    int64_t left_ms = pqtx__left(tx->clock, tx->deadline_us) / 1000 + 1;
+    int64_t statement_ms = tx->options.statement_timeout_ms;
+    if (statement_ms > left_ms)
+        statement_ms = left_ms;
+    if (statement_ms > 0 && !send_timeout(tx, "statement_timeout", statement_ms))
+        return false;
+    if (!(tx->options.flags & PQTX_SERVER_DEADLINE))
+        return true;
+    return send_timeout(tx, "idle_in_transaction_session_timeout", left_ms) &&
+           (PQserverVersion(tx->wire->conn) < 170000 ||
+            send_timeout(tx, "transaction_timeout", left_ms));
+}
+
 bool pqtx__attempt_lead(pqtx_tx *tx)
 {
     char sql[96];
@@ -124,8 +151,7 @@ bool pqtx__attempt_lead(pqtx_tx *tx)
         tx->begun = true;
         if (!pqtx__wire_send(tx->wire, begin_sql(&tx->options, sql, sizeof sql), NULL))
             return false;
-        int64_t statement_ms = tx->options.statement_timeout_ms;
-        if (statement_ms > 0 && !send_timeout(tx, "statement_timeout", statement_ms))
+        if (!send_limits(tx))
             return false;
     }
     for (size_t i = 0; i < tx->pending.count; i++)
@@ -192,6 +218,24 @@ static pqtx_status judge(pqtx_tx *tx, enum pqtx__flight flight, size_t lead, con
     return PQTX_OK;
 }
 
+void pqtx__attempt_fault(pqtx_tx *tx, pqtx_point point)
+{
+    if (tx->options.fault &&
+        tx->options.fault(point, tx->attempts, tx->options.fault_arg) == PQTX_FAULT_CUT)
+        pqtx__wire_cut(tx->wire);
+}
+
+/* Queues the whole flight; *lead is how many commands of ours go before the statements. */
+static bool send_flight(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
+                        bool with_xid, size_t *lead)
+{
+    bool sent = pqtx__attempt_lead(tx);
+    *lead = tx->wire->count;
+    for (size_t i = 0; sent && i < count; i++)
+        sent = pqtx__wire_send(tx->wire, statements[i].sql, statements[i].params);
+    return sent && (!with_xid || pqtx__proof_send_xid(tx->wire)) && pqtx__wire_sync(tx->wire);
+}
+
 pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
                               PGresult **results)
 {
@@ -205,15 +249,17 @@ pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *stateme
         tx->error.flags |= PQTX_ERROR_DEADLINE;
         return tx->mark;
     }
-    bool sent = pqtx__attempt_lead(tx);
-    size_t lead = wire->count;
-    for (size_t i = 0; sent && i < count; i++)
-        sent = pqtx__wire_send(wire, statements[i].sql, statements[i].params);
-    sent = sent && pqtx__wire_sync(wire);
+    size_t lead;
+    bool with_xid = count > 0 && pqtx__proof_rides(&tx->proof);
+    pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT);
+    bool sent = send_flight(tx, statements, count, with_xid, &lead);
+    pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT_SENT);
     enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->give_up_us) : PQTX__LOST;
     pqtx_status status = judge(tx, flight, lead, count ? statements[count - 1].sql : "", sent_us);
     for (size_t i = 0; status == PQTX_OK && i < count; i++)
         results[i] = pqtx__wire_take(wire, lead + i);
+    if (status == PQTX_OK && with_xid)
+        pqtx__proof_heed_xid(&tx->proof, wire->replies[lead + count].result);
     pqtx__wire_clear(wire);
     return status;
 }
@@ -236,6 +282,10 @@ pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoin
 void pqtx__attempt_end(pqtx_tx *tx)
 {
     struct pqtx__wire *wire = tx->wire;
+    if (wire && wire->lost && tx->begun && wire->backend_pid != 0) {
+        tx->orphan.pid = wire->backend_pid;
+        memcpy(tx->orphan.start, wire->backend_start, sizeof tx->orphan.start);
+    }
     tx->wire = NULL;
     tx->begun = false;
     if (wire == &tx->lent)
@@ -250,6 +300,7 @@ static void send_rollback(pqtx_tx *tx)
     struct pqtx__wire *wire = tx->wire;
     int64_t least_us = pqtx__now(tx->clock) + (tx->deadline_us - tx->give_up_us);
     int64_t until_us = least_us > tx->deadline_us ? least_us : tx->deadline_us;
+    pqtx__attempt_fault(tx, PQTX_POINT_ROLLBACK);
     if (!pqtx__wire_send(wire, "ROLLBACK", NULL) || !pqtx__wire_sync(wire) ||
         pqtx__wire_land(wire, until_us) != PQTX__LANDED ||
         PQtransactionStatus(wire->conn) != PQTRANS_IDLE)
@@ -266,5 +317,6 @@ void pqtx__attempt_rollback(pqtx_tx *tx)
         tx->error.flags |= PQTX_ERROR_CONNECTION;
     pqtx__attempt_end(tx);
     tx->state = PQTX__CLOSED;
-    pqtx__actions_rollback(&tx->actions, 0);
+    if (!tx->doubtful)
+        pqtx__actions_rollback(&tx->actions, 0);
 }

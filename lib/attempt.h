@@ -4,6 +4,8 @@
 #include "action.h"
 #include "error.h"
 #include "pool.h"
+#include "proof.h"
+#include "resolver.h"
 #include "value.h"
 #include "wire.h"
 
@@ -57,6 +59,14 @@ struct pqtx_tx {
     PGresult **results; /* handed out in this attempt */
     size_t result_count, result_capacity;
 
+    struct pqtx__proof proof;
+    bool doubtful;     /* the answer to a COMMIT was lost, and what became of it is open */
+    bool local_only;   /* the server broke off its wait for a standby */
+    uint32_t flags;    /* PQTX_RESOLVED, … */
+    int64_t waited_us; /* between attempts */
+    pqtx_ticket ticket;
+    struct pqtx__orphan orphan; /* a backend that may still hold the locks of a lost attempt */
+
     pqtx_status mark; /* the attempt has failed */
     bool final;       /* and is not to be run again, whatever the status */
     pqtx_status result;
@@ -85,6 +95,9 @@ void pqtx__attempt_rollback(pqtx_tx *tx);
 
 /* Gives the connection away as it is: after a commit, or in doubt. */
 void pqtx__attempt_end(pqtx_tx *tx);
+
+/* Asks the fault hook what is to go wrong at this point, and lets it. */
+void pqtx__attempt_fault(pqtx_tx *tx, pqtx_point point);
 
 /* Lets a command ride in front of the next statement; marks the attempt without memory. */
 pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoint);

@@ -40,6 +40,8 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
     const char *tag = PQresultStatus(answer) == PGRES_COMMAND_OK ? PQcmdStatus(answer) : "";
     if (strcmp(tag, "COMMIT") == 0)
         return PQTX_OK;
+    if (tx->local_only) /* the session was ended in the wait after the commit record */
+        return PQTX_OK;
     if (flight != PQTX__LANDED)
         return doubt(tx, error);
     if (strcmp(tag, "ROLLBACK") == 0) {
@@ -61,9 +63,16 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
  * COMMIT begins: then it is sure that nothing was committed. */
 static pqtx_status hear_out(pqtx_tx *tx)
 {
+    pqtx__attempt_fault(tx, PQTX_POINT_COMMIT);
     if (!pqtx__wire_has_input(tx->wire))
         return PQTX_OK;
     return pqtx__attempt_fly(tx, NULL, 0, NULL);
+}
+
+static bool is_thrown_away(const pqtx_tx *tx)
+{
+    return tx->options.fault && tx->options.fault(PQTX_POINT_COMMIT_ANSWERED, tx->attempts,
+                                                  tx->options.fault_arg) == PQTX_FAULT_CUT;
 }
 
 pqtx_status pqtx__commit(pqtx_tx *tx)
@@ -77,10 +86,16 @@ pqtx_status pqtx__commit(pqtx_tx *tx)
         tx->error.flags |= PQTX_ERROR_DEADLINE;
         return tx->mark;
     }
-    bool sent = pqtx__attempt_lead(tx);
+    pqtx__attempt_fault(tx, PQTX_POINT_COMMIT_BEGUN);
+    bool sent = pqtx__attempt_lead(tx) && pqtx__proof_send_token(&tx->proof, wire);
     size_t commit = wire->count;
     sent = sent && pqtx__wire_send(wire, "COMMIT", NULL) && pqtx__wire_sync(wire);
+    pqtx__attempt_fault(tx, PQTX_POINT_COMMIT_SENT);
     enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->deadline_us) : PQTX__LOST;
+    if (is_thrown_away(tx)) {
+        pqtx__wire_clear(wire);
+        return doubt(tx, NULL);
+    }
     pqtx_status status = judge_commit(tx, flight, commit);
     if (flight != PQTX__LANDED)
         wire->lost = true;

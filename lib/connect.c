@@ -4,6 +4,7 @@
  * look-up of a host name cannot be bounded (libpq's own documentation of PQconnectPoll says so). */
 #define _DEFAULT_SOURCE
 #include "connect.h"
+#include "backend.h"
 #include "clock.h"
 #include "error.h"
 
@@ -95,15 +96,15 @@ static struct pqtx__wire *finish(PGconn *conn, const pqtx_clock *clock, int64_t 
     return wire;
 }
 
-pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *clock, int64_t until_us,
-                          struct pqtx__wire **wire, pqtx_error *error)
+/* The wire of a connection that has been started, or why there is none. */
+static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx_clock *clock,
+                        int64_t until_us, struct pqtx__wire **wire, pqtx_error *error)
 {
-    static const char *const names[] = {"dbname", "fallback_application_name", NULL};
-    const char *const values[] = {conninfo, "pqtx", NULL};
-    PGconn *conn = PQconnectStartParams(names, values, 1);
     *wire = conn ? finish(conn, clock, until_us) : NULL;
-    if (*wire)
+    if (*wire) {
+        pqtx__backend_learn(*wire, until_us);
         return PQTX_OK;
+    }
     if (!conn || PQstatus(conn) == CONNECTION_OK)
         pqtx__error_set(error, PQTX_NO_MEMORY, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
                         "no memory for a connection");
@@ -116,21 +117,30 @@ pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *cloc
     return error->status;
 }
 
-/* Another connection to exactly the server, user and database that this one has, with the same
- * security settings: PQconninfo() gives all that was in force, of several hosts the list. */
-static struct pqtx__wire *connect_beside(PGconn *conn, const pqtx_clock *clock, int64_t until_us)
+pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *clock, int64_t until_us,
+                          struct pqtx__wire **wire, pqtx_error *error)
+{
+    static const char *const names[] = {"dbname", "fallback_application_name", NULL};
+    const char *const values[] = {conninfo, "pqtx", NULL};
+    return take(PQconnectStartParams(names, values, 1), conninfo, raw, clock, until_us, wire,
+                error);
+}
+
+/* Starts a connection with all the settings of another, security settings included.  Of several
+ * hosts PQconninfo() gives the list; with `same_server`, the one that is connected. */
+static PGconn *start_like(PGconn *conn, bool same_server)
 {
     PQconninfoOption *options = PQconninfo(conn);
     size_t count = 0;
     for (PQconninfoOption *o = options; o && o->keyword; o++)
         count++;
     const char **names = calloc(2 * (count + 6), sizeof *names);
-    struct pqtx__wire *beside = NULL;
+    PGconn *second = NULL;
     if (options && names) {
         const char **values = names + count + 6;
         size_t n = 0;
         for (PQconninfoOption *o = options; o->keyword; o++) {
-            if (!o->val || strcmp(o->keyword, "load_balance_hosts") == 0)
+            if (!o->val || (same_server && strcmp(o->keyword, "load_balance_hosts") == 0))
                 continue;
             names[n] = o->keyword;
             values[n++] = o->val;
@@ -140,18 +150,21 @@ static struct pqtx__wire *connect_beside(PGconn *conn, const pqtx_clock *clock, 
                                       {"port", PQport(conn)},
                                       {"password", PQpass(conn)},
                                       {"target_session_attrs", "any"}};
-        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        for (size_t i = 0; same_server && i < sizeof own / sizeof own[0]; i++) {
             names[n] = own[i][0]; /* of the same name twice, the last counts */
             values[n++] = own[i][1];
         }
-        PGconn *second = PQconnectStartParams(names, values, 0);
-        beside = second ? finish(second, clock, until_us) : NULL;
-        if (!beside)
-            PQfinish(second);
+        second = PQconnectStartParams(names, values, 0);
     }
     free(names);
     PQconninfoFree(options);
-    return beside;
+    return second;
+}
+
+pqtx_status pqtx__connect_like(PGconn *conn, const pqtx_clock *clock, int64_t until_us,
+                               struct pqtx__wire **wire, pqtx_error *error)
+{
+    return take(start_like(conn, false), "", false, clock, until_us, wire, error);
 }
 
 /* A pooler invents the backend's number.  So it must be a client of the same role that runs this
@@ -164,13 +177,6 @@ static const char cancel_sql[] =
     " AND pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
     " pg_catalog.\"left\"($2::pg_catalog.text, 200)";
 
-static bool answers_true(const struct pqtx__wire *wire)
-{
-    const PGresult *result = wire->replies[0].result;
-    return PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
-           PQgetvalue(result, 0, 0)[0] == 't';
-}
-
 bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_us)
 {
     const pqtx_value values[] = {pqtx_int(PQbackendPID(wire->conn)), pqtx_text(sql)};
@@ -178,12 +184,16 @@ bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_
     const char *why;
     if (wire->lost || pqtx__params_encode(&params, 2, values, &why))
         return false;
-    struct pqtx__wire *beside = connect_beside(wire->conn, wire->clock, until_us);
-    bool asked = beside && pqtx__wire_send(beside, cancel_sql, &params) &&
-                 pqtx__wire_sync(beside) && pqtx__wire_land(beside, until_us) == PQTX__LANDED &&
-                 answers_true(beside);
+    PGconn *second = start_like(wire->conn, true);
+    struct pqtx__wire *beside = second ? finish(second, wire->clock, until_us) : NULL;
+    PGresult *answer = beside ? pqtx__wire_ask(beside, cancel_sql, &params, until_us) : NULL;
+    bool asked = PQresultStatus(answer) == PGRES_TUPLES_OK && PQntuples(answer) == 1 &&
+                 PQgetvalue(answer, 0, 0)[0] == 't';
+    PQclear(answer);
     if (beside)
         pqtx__wire_close(beside, false);
+    else
+        PQfinish(second);
     pqtx__params_free(&params);
     return asked;
 }

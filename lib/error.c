@@ -34,17 +34,22 @@ static size_t cut(const char *text, size_t limit)
     return is_inside_character(text[len]) ? limit : len;
 }
 
-/* Copies as much as fits. */
-static void copy_text(pqtx_error *error, char *to, size_t size, const char *from)
+bool pqtx__text_copy(char *to, size_t size, const char *from)
 {
     size_t len = from ? strlen(from) : 0;
-    if (len >= size) {
-        error->flags |= PQTX_ERROR_TRUNCATED;
+    bool fits = len < size;
+    if (!fits)
         len = cut(from, size - 1);
-    }
     if (len > 0)
         memcpy(to, from, len);
     to[len] = '\0';
+    return fits;
+}
+
+static void copy_text(pqtx_error *error, char *to, size_t size, const char *from)
+{
+    if (!pqtx__text_copy(to, size, from))
+        error->flags |= PQTX_ERROR_TRUNCATED;
 }
 
 #define COPY(error, field, from) copy_text(error, (error)->field, sizeof(error)->field, from)

@@ -4,12 +4,16 @@
 #include <pqtx/error.h>
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 
 #if defined(__GNUC__)
 #define PQTX_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define PQTX_PRINTF(text, first)
 #endif
+
+/* Copies what fits, never half a UTF-8 character; false if that was not all. */
+bool pqtx__text_copy(char *to, size_t size, const char *from);
 
 /* Both replace the whole error and keep its size. */
 void pqtx__error_set(pqtx_error *error, pqtx_status status, pqtx_phase phase, pqtx_origin origin,

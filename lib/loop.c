@@ -2,11 +2,14 @@
  *
  * Between attempts nothing is held: the last one has been rolled back and its connection is in the
  * pool again before the runner sleeps. */
+#include "backend.h"
 #include "backoff.h"
+#include "claim.h"
 #include "clock.h"
 #include "commit.h"
-#include "observer.h"
-#include "options.h"
+#include "doubt.h"
+#include "loop.h"
+#include "report.h"
 #include "retry.h"
 #include "tx.h"
 
@@ -21,70 +24,19 @@
 
 #define RESERVE_MAX_US 1000000
 
-static void count(pqtx_tx *tx, size_t field)
+void pqtx__decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
 {
-    if (tx->pool)
-        pqtx__pool_count(tx->pool, field);
-}
-
-static void tell(pqtx_tx *tx, pqtx_event_type type, pqtx_status status, int64_t wait_us)
-{
-    pqtx_event event = {.type = type, .attempt = tx->attempts, .status = status};
-    event.outcome = tx->outcome;
-    event.wait_us = wait_us;
-    event.elapsed_us = pqtx__now(tx->clock) - tx->started_us;
-    pqtx__observe(&tx->options, event, status == PQTX_OK ? NULL : &tx->error);
-}
-
-static void decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
-{
+    if (tx->doubtful && outcome == PQTX_OUTCOME_ROLLED_BACK) {
+        tx->error.status = result = PQTX_IN_DOUBT;
+        tx->error.advice = PQTX_ADVICE_RESOLVE;
+        outcome = PQTX_OUTCOME_IN_DOUBT;
+    }
     tx->state = PQTX__DECIDED;
     tx->result = result;
     tx->outcome = outcome;
-    if (outcome == PQTX_OUTCOME_COMMITTED)
-        count(tx, offsetof(pqtx_stats, commits));
-    else if (outcome == PQTX_OUTCOME_IN_DOUBT)
-        count(tx, offsetof(pqtx_stats, in_doubt));
-    else
-        count(tx, offsetof(pqtx_stats, rollbacks));
-    tell(tx, PQTX_EVENT_END, result, 0);
-}
-
-static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
-{
-    pqtx_tx *tx = calloc(1, sizeof *tx);
-    if (!tx)
-        return NULL;
-    const char *why;
-    bool ok = pqtx__options_read(&tx->options, options, &why) == PQTX_OK;
-    tx->clock = tx->options.clock;
-    tx->pool = pool;
-    tx->own = conn;
-    tx->owner = getpid();
-    tx->error = (pqtx_error)PQTX_ERROR;
-    if (!pool && !conn)
-        why = "the pool or connection is NULL";
-    else if (pool && pqtx__pool_is_foreign(pool))
-        why = "the pool belongs to the parent process: open one in this one";
-    if (pool)
-        pqtx__pool_ref(pool);
-    if (ok && !why)
-        return tx;
-    pqtx__fail(tx, PQTX_MISUSE, "%s", why);
-    tx->state = PQTX__DECIDED;
-    tx->result = PQTX_MISUSE;
-    tx->outcome = PQTX_OUTCOME_ROLLED_BACK;
-    return tx;
-}
-
-pqtx_tx *pqtx_new(pqtx_pool *pool, const pqtx_options *options)
-{
-    return create(pool, NULL, options);
-}
-
-pqtx_tx *pqtx_new_on(PGconn *conn, const pqtx_options *options)
-{
-    return create(NULL, conn, options);
+    if (outcome == PQTX_OUTCOME_IN_DOUBT && tx->options.ticket)
+        *tx->options.ticket = tx->ticket;
+    pqtx__report_end(tx);
 }
 
 static void start(pqtx_tx *tx)
@@ -94,7 +46,7 @@ static void start(pqtx_tx *tx)
     tx->started_us = pqtx__now(tx->clock);
     tx->deadline_us = tx->started_us + whole_us;
     tx->give_up_us = tx->deadline_us - reserve_us;
-    count(tx, offsetof(pqtx_stats, starts));
+    pqtx__report_start(tx);
 }
 
 /* Sleeps before the next try; false, and nothing is slept, if the deadline would pass meanwhile. */
@@ -107,7 +59,7 @@ static bool wait_for_next(pqtx_tx *tx, int64_t first_us, int64_t max_us, uint32_
         tx->error.flags |= PQTX_ERROR_DEADLINE;
         return false;
     }
-    tell(tx, PQTX_EVENT_WAIT, tx->error.status, wait_us);
+    pqtx__report_wait(tx, wait_us);
     pqtx__sleep(tx->clock, until_us);
     return true;
 }
@@ -132,6 +84,16 @@ static bool may_connect_later(const pqtx_tx *tx)
            (tx->error.advice == PQTX_ADVICE_LATER || tx->error.advice == PQTX_ADVICE_RECONNECT);
 }
 
+/* The backend of a lost attempt may still hold its locks, or be about to commit a statement that it
+ * has already got: it goes first. */
+static void end_orphan(pqtx_tx *tx, struct pqtx__wire *wire)
+{
+    if (tx->orphan.pid == 0)
+        return;
+    pqtx__backend_end(wire, tx->orphan.pid, tx->orphan.start, tx->give_up_us);
+    tx->orphan.pid = 0;
+}
+
 /* Gets a connection and begins an attempt on it; false if the run ends for want of one. */
 static bool begin(pqtx_tx *tx)
 {
@@ -141,36 +103,45 @@ static bool begin(pqtx_tx *tx)
                                  ? pqtx__pool_acquire(tx->pool, tx->give_up_us, &wire, &tx->error)
                                  : borrow(tx, &wire);
         if (status == PQTX_OK) {
+            end_orphan(tx, wire);
             tx->attempts++;
-            count(tx, offsetof(pqtx_stats, attempts));
             pqtx__attempt_begin(tx, wire);
-            tell(tx, PQTX_EVENT_ATTEMPT, PQTX_OK, 0);
+            pqtx__report_attempt(tx);
             return true;
         }
         pqtx__note_error(tx);
-        tell(tx, PQTX_EVENT_FAILED, status, 0);
+        pqtx__report_failure(tx, status);
         if (!may_connect_later(tx) || !wait_for_next(tx, CONNECT_FIRST_US, CONNECT_MAX_US, n)) {
-            decide(tx, status, PQTX_OUTCOME_ROLLED_BACK);
+            pqtx__decide(tx, status, PQTX_OUTCOME_ROLLED_BACK);
             return false;
         }
     }
 }
 
+/* Whether the limits allow one more attempt; otherwise which of them forbids it is noted. */
+static bool may_go_again(pqtx_tx *tx)
+{
+    if (tx->attempts >= (uint32_t)tx->options.max_attempts) {
+        tx->error.flags |= PQTX_ERROR_ATTEMPTS;
+        return false;
+    }
+    if (tx->pool && !pqtx__pool_spend(tx->pool)) {
+        tx->error.flags |= PQTX_ERROR_BUDGET;
+        return false;
+    }
+    return wait_for_next(tx, tx->options.wait_first_ms * 1000, tx->options.wait_max_ms * 1000,
+                         tx->attempts);
+}
+
 /* Rolled back and not decided: waits for the next attempt, or ends the run with the mark. */
 static bool go_again(pqtx_tx *tx)
 {
-    bool again = pqtx__retry_is_due(tx);
-    if (again && tx->attempts >= (uint32_t)tx->options.max_attempts) {
-        tx->error.flags |= PQTX_ERROR_ATTEMPTS;
-        again = false;
-    }
-    if (again && wait_for_next(tx, tx->options.wait_first_ms * 1000, tx->options.wait_max_ms * 1000,
-                               tx->attempts)) {
+    if (pqtx__retry_is_due(tx) && may_go_again(tx)) {
         tx->was_stale |= tx->mark == PQTX_STALE_STATEMENT;
-        count(tx, pqtx__retry_counter(tx->mark));
+        pqtx__report_retry(tx, pqtx__retry_counter(tx->mark));
         return true;
     }
-    decide(tx, tx->mark, PQTX_OUTCOME_ROLLED_BACK);
+    pqtx__decide(tx, tx->mark, PQTX_OUTCOME_ROLLED_BACK);
     return false;
 }
 
@@ -179,7 +150,7 @@ static void roll_back(pqtx_tx *tx)
 {
     pqtx__retry_leave_standby(tx);
     pqtx__attempt_rollback(tx);
-    tell(tx, PQTX_EVENT_FAILED, tx->mark, 0);
+    pqtx__report_failure(tx, tx->mark);
 }
 
 /* Takes the snapshot now, not with the body's first statement. */
@@ -190,6 +161,47 @@ static pqtx_status pin_snapshot(pqtx_tx *tx)
     PGresult *result;
     pqtx_status status = pqtx__tx_exec(tx, "SELECT 1", 0, NULL, &result);
     PQclear(result);
+    return status;
+}
+
+/* The event's row is another run's, or is written anew: an earlier attempt that was in doubt has
+ * not committed. */
+static void dispel_doubt(pqtx_tx *tx)
+{
+    if (!tx->doubtful)
+        return;
+    tx->doubtful = false;
+    tx->flags |= PQTX_RESOLVED;
+    pqtx__actions_rollback(&tx->actions, 0);
+}
+
+/* The event was applied before: the attempt ends without its body.  Where an earlier attempt of
+ * this run did it, whose COMMIT was not answered, the run has succeeded. */
+static void end_done(pqtx_tx *tx, bool own)
+{
+    if (!own)
+        dispel_doubt(tx);
+    bool was_doubtful = tx->doubtful;
+    pqtx__attempt_rollback(tx);
+    tx->doubtful = false;
+    if (was_doubtful)
+        tx->flags |= PQTX_RESOLVED;
+    pqtx__decide(tx, own ? PQTX_OK : PQTX_DONE_BEFORE, PQTX_OUTCOME_COMMITTED);
+    if (own)
+        pqtx__actions_commit(&tx->actions);
+}
+
+/* What comes before the body: the snapshot, if it is to be pinned, and the event's row. */
+static pqtx_status prepare(pqtx_tx *tx)
+{
+    bool own;
+    pqtx_status status = pin_snapshot(tx);
+    if (status == PQTX_OK)
+        status = pqtx__claim(tx, &own);
+    if (status == PQTX_DONE_BEFORE)
+        end_done(tx, own);
+    else if (status == PQTX_OK || status == PQTX_KEY_MISMATCH)
+        dispel_doubt(tx);
     return status;
 }
 
@@ -209,7 +221,7 @@ static int attempt(pqtx_tx *tx)
             return 0;
         if (!begin(tx))
             return 0;
-        if (pin_snapshot(tx) == PQTX_OK)
+        if (prepare(tx) == PQTX_OK)
             return 1;
     }
 }
@@ -238,23 +250,51 @@ int pqtx_attempt(pqtx_tx *tx)
     return again;
 }
 
+static pqtx_status committed(pqtx_tx *tx)
+{
+    if (tx->local_only)
+        tx->flags |= PQTX_LOCAL_ONLY;
+    pqtx__decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
+    pqtx__actions_commit(&tx->actions);
+    return PQTX_OK;
+}
+
+/* COMMIT was not answered: it was committed, or rolled back and may be run again, or is in doubt.
+ */
+static pqtx_status in_doubt(pqtx_tx *tx)
+{
+    pqtx__attempt_end(tx);
+    pqtx__report_failure(tx, PQTX_IN_DOUBT);
+    tx->state = PQTX__CLOSED;
+    switch (pqtx__doubt_settle(tx)) {
+    case PQTX_OUTCOME_COMMITTED:
+        return committed(tx);
+    case PQTX_OUTCOME_ROLLED_BACK:
+        tx->error.status = tx->mark = PQTX_NO_CONNECTION;
+        tx->error.advice = PQTX_ADVICE_RECONNECT;
+        pqtx__actions_rollback(&tx->actions, 0);
+        break;
+    default:
+        tx->doubtful = true;
+        if (!pqtx__retry_is_due(tx))
+            pqtx__decide(tx, PQTX_IN_DOUBT, PQTX_OUTCOME_IN_DOUBT);
+    }
+    return tx->mark;
+}
+
 static pqtx_status commit(pqtx_tx *tx)
 {
     pqtx_status status = tx->mark;
     if (status == PQTX_OK)
         status = pqtx__commit(tx);
-    if (status == PQTX_OK) {
-        pqtx__attempt_end(tx);
-        decide(tx, PQTX_OK, PQTX_OUTCOME_COMMITTED);
-        pqtx__actions_commit(&tx->actions);
-    } else if (status == PQTX_IN_DOUBT) {
-        pqtx__attempt_end(tx);
-        tell(tx, PQTX_EVENT_FAILED, status, 0);
-        decide(tx, PQTX_IN_DOUBT, PQTX_OUTCOME_IN_DOUBT);
-    } else {
+    if (status == PQTX_IN_DOUBT)
+        return in_doubt(tx);
+    if (status != PQTX_OK) {
         roll_back(tx);
+        return status;
     }
-    return status;
+    pqtx__attempt_end(tx);
+    return committed(tx);
 }
 
 pqtx_status pqtx_commit(pqtx_tx *tx)
@@ -264,54 +304,4 @@ pqtx_status pqtx_commit(pqtx_tx *tx)
     pqtx_status status = tx->state == PQTX__OPEN ? commit(tx) : PQTX_MISUSE;
     pqtx__tx_leave(tx);
     return status;
-}
-
-pqtx_status pqtx_result(const pqtx_tx *tx)
-{
-    return tx && tx->state == PQTX__DECIDED ? tx->result : PQTX_MISUSE;
-}
-
-pqtx_outcome pqtx_get_outcome(const pqtx_tx *tx)
-{
-    return tx ? tx->outcome : PQTX_OUTCOME_ROLLED_BACK;
-}
-
-uint32_t pqtx_attempts(const pqtx_tx *tx)
-{
-    return tx ? tx->attempts : 0;
-}
-
-pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
-{
-    if (!tx)
-        return pqtx__error_report(
-            error, PQTX_MISUSE,
-            "the transaction is NULL: pqtx_new() had no memory, or was not called");
-    return pqtx__error_export(&tx->error, error);
-}
-
-static void abandon(pqtx_tx *tx)
-{
-    if (tx->wire && tx->wire != &tx->lent)
-        pqtx__wire_close(tx->wire, true);
-    else if (tx->wire)
-        free(tx->lent.replies);
-    tx->wire = NULL;
-}
-
-void pqtx_free(pqtx_tx *tx)
-{
-    if (!tx || tx->depth > 0)
-        return;
-    if (tx->owner != getpid())
-        abandon(tx);
-    else if (tx->state == PQTX__OPEN)
-        pqtx__attempt_rollback(tx);
-    pqtx__tx_forget_results(tx);
-    pqtx__actions_forget(&tx->actions);
-    if (tx->pool)
-        pqtx__pool_unref(tx->pool);
-    free(tx->results);
-    free(tx->pending.list);
-    free(tx);
 }

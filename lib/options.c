@@ -66,15 +66,21 @@ static const char *fault_of(const pqtx_options *o)
         return "options.wait_first_ms or wait_max_ms is not within 0 … 2147483647";
     if (o->max_attempts < 0)
         return "options.max_attempts is negative";
-    if (o->flags & ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION))
+    if (o->flags & ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE))
         return "options.flags has a bit that this version does not know";
     if ((o->flags & PQTX_PIN_SNAPSHOT) && o->isolation == PQTX_ISO_READ_COMMITTED)
         return "PQTX_PIN_SNAPSHOT means nothing at READ COMMITTED: each statement has its own";
     if (o->retry_mask &
         ~(PQTX_RETRY_DEFAULT | PQTX_RETRY_DUPLICATE | PQTX_RETRY_OVERLAP | PQTX_RETRY_NOTHING))
         return "options.retry_mask has a bit that this version does not know";
-    if (o->reserved != 0)
-        return "options.reserved is not 0";
+    if (o->in_doubt < 0 || o->in_doubt > PQTX_DOUBT_TOKEN)
+        return "options.in_doubt is none of PQTX_DOUBT_…";
+    if (!is_ms(o->resolve_ms))
+        return "options.resolve_ms is not within 0 … 2147483647";
+    if (o->evidence && o->evidence->size != sizeof *o->evidence)
+        return "options.evidence has no size (start from PQTX_EVIDENCE)";
+    if (o->ticket && o->ticket->size != sizeof *o->ticket)
+        return "options.ticket has no size (start from PQTX_TICKET)";
     if (!pqtx__clock(o->clock))
         return "options.clock lacks its size or a function";
     return NULL;
@@ -94,6 +100,7 @@ pqtx_status pqtx__options_read(pqtx_options *options, const pqtx_options *given,
         memset(options, 0, sizeof *options);
     default_ms(&options->lock_timeout_ms, 5000);
     default_ms(&options->deadline_ms, 30000);
+    default_ms(&options->resolve_ms, 5000);
     default_ms(&options->wait_first_ms, 5);
     default_ms(&options->wait_max_ms, 500);
     if (options->max_attempts == 0)
@@ -117,6 +124,8 @@ static const char *fault_of_pool(const pqtx_pool_options *o)
     if (!is_ms(o->connect_timeout_ms) || !is_ms(o->acquire_timeout_ms) ||
         !is_ms(o->idle_limit_ms) || !is_ms(o->age_limit_ms) || !is_ms(o->check_after_ms))
         return "a time is not within 0 … 2147483647";
+    if (o->retry_percent < -1 || o->retry_burst < 0)
+        return "retry_percent is below -1, or retry_burst negative";
     if (!pqtx__clock(o->clock))
         return "clock lacks its size or a function";
     return NULL;
@@ -137,6 +146,10 @@ pqtx_status pqtx__pool_options_read(pqtx_pool_options *options, const pqtx_pool_
         memset(options, 0, sizeof *options);
     if (options->max_count == 0)
         options->max_count = 8;
+    if (options->retry_percent == 0)
+        options->retry_percent = 300;
+    if (options->retry_burst == 0)
+        options->retry_burst = 1000;
     default_ms(&options->connect_timeout_ms, 10000);
     default_ms(&options->idle_limit_ms, 600000);
     default_ms(&options->age_limit_ms, 3600000);

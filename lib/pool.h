@@ -1,7 +1,7 @@
 #ifndef PQTX_LIB_POOL_H
 #define PQTX_LIB_POOL_H
 
-#include "wire.h"
+#include "lend.h"
 
 #include <pqtx/pool.h>
 
@@ -12,13 +12,14 @@ void pqtx__pool_unref(pqtx_pool *pool);
 /* Whether this process is a child of the one that opened the pool, and so must not use it. */
 bool pqtx__pool_is_foreign(const pqtx_pool *pool);
 
-/* A connection of the caller's own until it is released: clean, attached, outside a transaction. */
-pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
-                               pqtx_error *error);
+const pqtx_clock *pqtx__pool_clock(const pqtx_pool *pool);
 
-/* Takes it back.  What is not idle and outside a transaction is closed, and where it was lost, the
- * idle ones are looked at before they are used again: what killed one may have killed them all. */
-void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire);
+/* The retry budget: a start earns, a further attempt spends; false if nothing is left. */
+void pqtx__pool_earn(pqtx_pool *pool);
+bool pqtx__pool_spend(pqtx_pool *pool);
+
+/* Notes how long a transaction slept and took. */
+void pqtx__pool_time(pqtx_pool *pool, int64_t wait_us, int64_t run_us);
 
 /* Adds one to a counter of the pool's statistics: offsetof(pqtx_stats, commits). */
 void pqtx__pool_count(pqtx_pool *pool, size_t field);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* PQgetResult ends each command with a NULL; more in a row than this mean that we are out of step.
@@ -188,6 +189,27 @@ void pqtx__wire_clear(struct pqtx__wire *wire)
     for (size_t i = 0; i < wire->count; i++)
         PQclear(wire->replies[i].result);
     wire->count = wire->landed = 0;
+}
+
+PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
+                         const struct pqtx__params *params, int64_t until_us)
+{
+    bool sent = pqtx__wire_send(wire, sql, params) && pqtx__wire_sync(wire);
+    if (!sent || pqtx__wire_land(wire, until_us) != PQTX__LANDED)
+        wire->lost = true;
+    size_t error = pqtx__wire_error(wire);
+    PGresult *answer = NULL;
+    if (error < wire->count)
+        answer = pqtx__wire_take(wire, error);
+    else if (!wire->lost)
+        answer = pqtx__wire_take(wire, 0);
+    pqtx__wire_clear(wire);
+    return answer;
+}
+
+void pqtx__wire_cut(struct pqtx__wire *wire)
+{
+    shutdown(PQsocket(wire->conn), SHUT_RDWR);
 }
 
 bool pqtx__wire_has_input(struct pqtx__wire *wire)

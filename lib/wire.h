@@ -33,6 +33,10 @@ struct pqtx__wire {
     pqtx__notice notice;
     void *notice_arg;
 
+    /* The backend's identity, 0 and "" if a pooler stands between or nobody asked. */
+    int backend_pid;
+    char backend_start[40];
+
     /* for the pool */
     int64_t opened_us, idle_since_us;
     pthread_t last_thread;
@@ -66,6 +70,14 @@ PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i);
 
 /* Forgets a flight that has landed. */
 void pqtx__wire_clear(struct pqtx__wire *wire);
+
+/* One statement in a flight of its own, outside a transaction: its result or error, the caller's;
+ * NULL if the wire was lost without a word, or the time was up (then it is lost too). */
+PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
+                         const struct pqtx__params *params, int64_t until_us);
+
+/* Breaks the connection off, as a network would. */
+void pqtx__wire_cut(struct pqtx__wire *wire);
 
 /* Whether the server has said something that no command asked for: a notice, or the end. */
 bool pqtx__wire_has_input(struct pqtx__wire *wire);

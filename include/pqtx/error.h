@@ -38,6 +38,7 @@ typedef enum pqtx_origin {
 #define PQTX_ERROR_SWALLOWED  0x04u /* the body returned PQTX_OK in spite of it */
 #define PQTX_ERROR_TRUNCATED  0x08u /* a text was longer than its field */
 #define PQTX_ERROR_CONNECTION 0x10u /* the connection is gone, or not usable any more */
+#define PQTX_ERROR_BUDGET     0x20u /* the pool's retry budget is why it was not tried again */
 
 /* Flat and of fixed size: copy it, keep it, nothing is to be freed.  Absent texts are empty.
  * Start from PQTX_ERROR (or set size): a caller built against an older, shorter struct gets the

@@ -28,6 +28,13 @@ typedef enum pqtx_outcome {
     PQTX_OUTCOME_MAX = 0x7fffffff
 } pqtx_outcome;
 
+/* How good the answer is: in pqtx_event.flags and pqtx_get_flags(). */
+#define PQTX_LOCAL_ONLY                                                                            \
+    0x1u /* committed here, but the wait for a synchronous standby was broken off                  \
+          * (seen on pool connections only) */
+#define PQTX_RESOLVED  0x2u /* the answer to COMMIT was lost, and the outcome was found out */
+#define PQTX_NO_CHANGE 0x4u /* it had written nothing that could be lost or doubled */
+
 typedef struct pqtx_event {
     size_t size;
     pqtx_event_type type;
@@ -35,6 +42,7 @@ typedef struct pqtx_event {
     pqtx_phase phase;
     pqtx_status status;
     pqtx_outcome outcome;
+    uint32_t flags; /* PQTX_LOCAL_ONLY, … */
     char sqlstate[8];
     char severity[12];   /* of a notice: WARNING, NOTICE, …; else empty */
     int64_t wait_us;     /* of PQTX_EVENT_WAIT */

@@ -3,7 +3,10 @@
 #define PQTX_OPTIONS_H
 
 #include <pqtx/clock.h>
+#include <pqtx/evidence.h>
+#include <pqtx/fault.h>
 #include <pqtx/observer.h>
+#include <pqtx/ticket.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +55,10 @@ typedef enum pqtx_access {
 #define PQTX_RETRY_DEFAULT   0x07fu /* what 0 means */
 #define PQTX_RETRY_NOTHING   0x80000000u
 
+/* Also lets the server end the transaction at the deadline, should this program stall or vanish:
+ * SET LOCAL idle_in_transaction_session_timeout and, from PostgreSQL 17 on, transaction_timeout. */
+#define PQTX_SERVER_DEADLINE 0x4u
+
 #define PQTX_NO_TIMEOUT (-1)
 
 typedef struct pqtx_options {
@@ -81,11 +88,22 @@ typedef struct pqtx_options {
     int64_t wait_max_ms;
 
     uint32_t retry_mask; /* PQTX_RETRY_…; 0: PQTX_RETRY_DEFAULT */
-    uint32_t reserved;   /* 0 */
+    pqtx_doubt in_doubt;
+    int64_t resolve_ms; /* the least time for resolving, even past the deadline; 0: 5000 */
+
+    /* Exactly once (once.h): at most 200 bytes; NULL: none.  Copied, as the fingerprint is. */
+    const char *event_id;
+    const void *fingerprint; /* of what the id stands for, at most 1024 bytes; NULL: not compared */
+    size_t fingerprint_len;
+    const char *once_schema; /* where pqtx_once is; NULL: "public" */
 
     pqtx_observer observer; /* or NULL */
     void *observer_arg;
     const pqtx_clock *clock; /* NULL: the system's; must outlive the transaction */
+    pqtx_evidence *evidence; /* or NULL; must outlive the transaction, as the next one */
+    pqtx_ticket *ticket;     /* or NULL: gets the ticket of an attempt that is in doubt */
+    pqtx_fault_hook fault;   /* or NULL; for tests */
+    void *fault_arg;
 } pqtx_options;
 
 #define PQTX_OPTIONS PQTX_SIZED(pqtx_options)

@@ -36,6 +36,13 @@ typedef struct pqtx_pool_options {
     int64_t age_limit_ms;   /* older: closed instead of handed out; 0: 3600000 */
     int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 1000 */
 
+    /* The retry budget: a start earns retry_percent / 100 further attempts, a further attempt
+     * spends one, and retry_burst can be saved up.  With nothing left a run ends with its last
+     * error and PQTX_ERROR_BUDGET, so that a storm of lost races cannot multiply the load without
+     * bound. 0: 300 and 1000; retry_percent -1: no budget. */
+    int32_t retry_percent;
+    int32_t retry_burst;
+
     const pqtx_clock *clock; /* NULL: the system's; must outlive the pool */
 } pqtx_pool_options;
 
@@ -60,6 +67,8 @@ PQTX_API pqtx_status pqtx_pool_open(const pqtx_pool_options *options, pqtx_pool 
 PQTX_API void pqtx_pool_close(pqtx_pool *pool);
 
 /* A snapshot; counters since the pool was opened, gauges as they stand. */
+#define PQTX_BUCKET_COUNT 32
+
 typedef struct pqtx_stats {
     size_t size;
     uint64_t open_count;    /* gauge: connections that stand or are being made */
@@ -71,18 +80,35 @@ typedef struct pqtx_stats {
     uint64_t starts;   /* transactions */
     uint64_t attempts; /* begun attempts, the first ones included */
     uint64_t commits;
-    uint64_t rollbacks; /* transactions that ended rolled back or never began */
-    uint64_t in_doubt;
+    uint64_t rollbacks;             /* transactions that ended rolled back or never began */
+    uint64_t in_doubt;              /* transactions that ended in doubt */
+    uint64_t resolved;              /* lost answers to COMMIT whose outcome was found out */
+    uint64_t done_before;           /* runs whose event id had been applied */
+    uint64_t busy;                  /* transactions that ended with PQTX_BUSY */
     uint64_t retries_serialization; /* further attempts, by what the one before came to */
     uint64_t retries_deadlock;
     uint64_t retries_busy;
     uint64_t retries_connection;
     uint64_t retries_other;
+    uint64_t retries_refused; /* the budget was used up */
+    uint64_t wait_us;         /* slept between attempts, in all */
+    uint64_t run_us;          /* from the first attempt to the end, in all */
+
+    /* Transactions by how long they slept, and how long they took: bucket i counts those of less
+     * than 2^i microseconds that are in no bucket before it; the last one counts all the rest. */
+    uint64_t wait_us_buckets[PQTX_BUCKET_COUNT];
+    uint64_t run_us_buckets[PQTX_BUCKET_COUNT];
 } pqtx_stats;
 
 #define PQTX_STATS PQTX_SIZED(pqtx_stats)
 
 PQTX_API pqtx_status pqtx_pool_stats(pqtx_pool *pool, pqtx_stats *stats);
+
+/* Writes a snapshot in the Prometheus text format, with the label pool="name" (quotes, backslashes
+ * and line ends are escaped).  Always terminated if size > 0; returns the length it would have
+ * without the limit, as snprintf does: about 6,000 bytes. */
+PQTX_API size_t pqtx_stats_prometheus(const pqtx_stats *stats, const char *name, char *buffer,
+                                      size_t size);
 
 #ifdef __cplusplus
 }

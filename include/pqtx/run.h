@@ -53,6 +53,9 @@ PQTX_API pqtx_status pqtx_commit(pqtx_tx *tx);
 PQTX_API pqtx_status pqtx_result(const pqtx_tx *tx);
 PQTX_API pqtx_outcome pqtx_get_outcome(const pqtx_tx *tx);
 
+/* How good the answer is: PQTX_LOCAL_ONLY, … of observer.h, 0 for none. */
+PQTX_API uint32_t pqtx_get_flags(const pqtx_tx *tx);
+
 /* The first error of the newest attempt that had one, status PQTX_OK and empty if there was none.
  * After a success it tells what the last failed attempt met.  PQTX_MISUSE for a NULL pointer or
  * an error without its size. */

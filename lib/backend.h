@@ -1,0 +1,13 @@
+#ifndef PQTX_LIB_BACKEND_H
+#define PQTX_LIB_BACKEND_H
+
+#include "wire.h"
+
+/* Learns which backend the connection has, if it has one of its own. */
+void pqtx__backend_learn(struct pqtx__wire *wire, int64_t until_us);
+
+/* Ends the backend of a connection that was lost, so that it neither holds its locks nor commits
+ * later.  Over another wire; only if the server still has exactly that backend. */
+void pqtx__backend_end(struct pqtx__wire *wire, int pid, const char *start, int64_t until_us);
+
+#endif

@@ -1,0 +1,89 @@
+/* claim.c: an event's row in pqtx_once, written before the body runs.
+ *
+ * INSERT … ON CONFLICT DO NOTHING and SELECT are two statements on purpose: in one, an insert that
+ * had to wait for another sees neither its own row nor that one. */
+#include "claim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SQL_SIZE 512
+
+static pqtx_status keep_answer(pqtx_tx *tx, const PGresult *row)
+{
+    struct pqtx__proof *proof = &tx->proof;
+    size_t len;
+    pqtx_status status = pqtx_get_bytes(row, 0, 3, NULL, 0, &len);
+    if (PQgetisnull(row, 0, 3))
+        return PQTX_OK;
+    if (status != PQTX_OK && status != PQTX_TOO_MANY)
+        return pqtx__fail(tx, PQTX_BAD_DATA, "pqtx_once.answer cannot be read: bytea_output");
+    proof->answer = malloc(len + 1);
+    if (!proof->answer)
+        return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the stored answer");
+    proof->answer_len = len;
+    return pqtx_get_bytes(row, 0, 3, proof->answer, len, &len);
+}
+
+/* The row that was there: is it ours, is it the same event? */
+static pqtx_status judge(pqtx_tx *tx, const PGresult *row, bool *own)
+{
+    const struct pqtx__proof *proof = &tx->proof;
+    if (PQntuples(row) == 0)
+        return pqtx__fail(tx, PQTX_BUSY, "the event's row went away while it was looked at");
+    if (strcmp(PQgetvalue(row, 0, 0), "t") == 0)
+        return pqtx__fail(tx, PQTX_KEY_MISMATCH, "the event's id is taken by a void token");
+    *own = strcmp(PQgetvalue(row, 0, 1), proof->run) == 0;
+    if (strcmp(PQgetvalue(row, 0, 2), "f") == 0)
+        return pqtx__fail(tx, PQTX_KEY_MISMATCH,
+                          "the event's id was used before with another fingerprint");
+    pqtx_status status = keep_answer(tx, row);
+    return status == PQTX_OK ? pqtx__fail(tx, PQTX_DONE_BEFORE, "the event was applied before")
+                             : tx->mark;
+}
+
+static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
+{
+    struct pqtx__proof *proof = &tx->proof;
+    char insert[SQL_SIZE], select[SQL_SIZE];
+    snprintf(insert, sizeof insert,
+             "INSERT INTO \"%s\".pqtx_once (id, run, fingerprint) VALUES ($1, $2, $3)"
+             " ON CONFLICT (id) DO NOTHING RETURNING true",
+             proof->schema);
+    snprintf(select, sizeof select,
+             "SELECT void, run, fingerprint OPERATOR(pg_catalog.=) $2::pg_catalog.bytea, answer"
+             " FROM \"%s\".pqtx_once WHERE id OPERATOR(pg_catalog.=) $1",
+             proof->schema);
+    pqtx_value fingerprint = pqtx_bytes(proof->fingerprint, proof->fingerprint_len);
+    pqtx_value whole[] = {pqtx_text(proof->event_id), pqtx_text(proof->run), fingerprint};
+    pqtx_value key[] = {pqtx_text(proof->event_id), fingerprint};
+    struct pqtx__params first, second;
+    const char *why;
+    pqtx_status status = PQTX_NO_MEMORY;
+    bool encoded = pqtx__params_encode(&first, 3, whole, &why) == PQTX_OK;
+    if (encoded && pqtx__params_encode(&second, 2, key, &why) == PQTX_OK) {
+        const struct pqtx__statement statements[] = {{insert, &first}, {select, &second}};
+        status = pqtx__attempt_fly(tx, statements, 2, results);
+        pqtx__params_free(&second);
+    } else {
+        pqtx__fail(tx, status, "no memory for the event's id");
+    }
+    if (encoded)
+        pqtx__params_free(&first);
+    return status;
+}
+
+pqtx_status pqtx__claim(pqtx_tx *tx, bool *own)
+{
+    *own = false;
+    if (!tx->proof.event_id)
+        return PQTX_OK;
+    PGresult *results[2] = {NULL, NULL};
+    pqtx_status status = fly(tx, results);
+    if (status == PQTX_OK && PQntuples(results[0]) == 0)
+        status = judge(tx, results[1], own);
+    PQclear(results[0]);
+    PQclear(results[1]);
+    return status;
+}

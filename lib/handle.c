@@ -1,0 +1,113 @@
+/* handle.c: a transaction made, asked how it ended, and freed. */
+#include "loop.h"
+#include "options.h"
+#include "tx.h"
+
+#include <pqtx/run.h>
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
+{
+    pqtx_tx *tx = calloc(1, sizeof *tx);
+    if (!tx)
+        return NULL;
+    const char *why;
+    bool ok = pqtx__options_read(&tx->options, options, &why) == PQTX_OK;
+    tx->clock = tx->options.clock;
+    tx->pool = pool;
+    tx->own = conn;
+    tx->owner = getpid();
+    tx->error = (pqtx_error)PQTX_ERROR;
+    if (!pool && !conn)
+        why = "the pool or connection is NULL";
+    else if (pool && pqtx__pool_is_foreign(pool))
+        why = "the pool belongs to the parent process: open one in this one";
+    if (pool)
+        pqtx__pool_ref(pool);
+    if (ok && !why)
+        why = pqtx__proof_init(&tx->proof, &tx->options);
+    if (ok && !why)
+        return tx;
+    pqtx__fail(tx, PQTX_MISUSE, "%s", why);
+    tx->state = PQTX__DECIDED;
+    tx->result = PQTX_MISUSE;
+    tx->outcome = PQTX_OUTCOME_ROLLED_BACK;
+    return tx;
+}
+
+pqtx_tx *pqtx_new(pqtx_pool *pool, const pqtx_options *options)
+{
+    return create(pool, NULL, options);
+}
+
+pqtx_tx *pqtx_new_on(PGconn *conn, const pqtx_options *options)
+{
+    return create(NULL, conn, options);
+}
+
+pqtx_status pqtx_result(const pqtx_tx *tx)
+{
+    return tx && tx->state == PQTX__DECIDED ? tx->result : PQTX_MISUSE;
+}
+
+pqtx_outcome pqtx_get_outcome(const pqtx_tx *tx)
+{
+    return tx ? tx->outcome : PQTX_OUTCOME_ROLLED_BACK;
+}
+
+uint32_t pqtx_get_flags(const pqtx_tx *tx)
+{
+    return tx ? tx->flags : 0;
+}
+
+uint32_t pqtx_attempts(const pqtx_tx *tx)
+{
+    return tx ? tx->attempts : 0;
+}
+
+pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
+{
+    if (!tx)
+        return pqtx__error_report(
+            error, PQTX_MISUSE,
+            "the transaction is NULL: pqtx_new() had no memory, or was not called");
+    return pqtx__error_export(&tx->error, error);
+}
+
+static void abandon(pqtx_tx *tx)
+{
+    if (tx->wire && tx->wire != &tx->lent)
+        pqtx__wire_close(tx->wire, true);
+    else if (tx->wire)
+        free(tx->lent.replies);
+    tx->wire = NULL;
+}
+
+/* A run that its owner breaks off. */
+static void give_up(pqtx_tx *tx)
+{
+    if (tx->state == PQTX__OPEN)
+        pqtx__attempt_rollback(tx);
+    if (tx->state == PQTX__CLOSED)
+        pqtx__decide(tx, tx->mark != PQTX_OK ? tx->mark : PQTX_STOPPED, PQTX_OUTCOME_ROLLED_BACK);
+}
+
+void pqtx_free(pqtx_tx *tx)
+{
+    if (!tx || tx->depth > 0)
+        return;
+    if (tx->owner != getpid())
+        abandon(tx);
+    else
+        give_up(tx);
+    pqtx__tx_forget_results(tx);
+    pqtx__actions_forget(&tx->actions);
+    pqtx__proof_free(&tx->proof);
+    if (tx->pool)
+        pqtx__pool_unref(tx->pool);
+    free(tx->results);
+    free(tx->pending.list);
+    free(tx);
+}

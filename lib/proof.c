@@ -1,0 +1,155 @@
+/* proof.c: what rides with a transaction so that its outcome can be proved.
+ *
+ * The event's row goes first, so that a second run of the same event waits; the token goes in front
+ * of COMMIT, so that it costs no round trip; the xid is asked for along with the statements until
+ * there is one. */
+#include "proof.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENT_ID_MAX    200
+#define FINGERPRINT_MAX 1024
+
+/* Only names that need no escaping: such a one cannot break out of its quotes. */
+static bool is_plain_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    static const char further[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    size_t len = strlen(name);
+    return len > 0 && len < 64 && strspn(name, letters) > 0 && strspn(name, further) == len;
+}
+
+const char *pqtx__once_schema(const char *given)
+{
+    const char *schema = given ? given : "public";
+    return is_plain_name(schema) ? schema : NULL;
+}
+
+static void *copy(const void *bytes, size_t len)
+{
+    char *copied = malloc(len + 1);
+    if (copied) {
+        memcpy(copied, bytes, len);
+        copied[len] = '\0';
+    }
+    return copied;
+}
+
+static void write_token(const pqtx_clock *clock, char token[PQTX__TOKEN_SIZE])
+{
+    unsigned long long high = clock->random(clock->arg), low = clock->random(clock->arg);
+    snprintf(token, PQTX__TOKEN_SIZE, "%016llx%016llx", high, low);
+}
+
+const char *pqtx__proof_init(struct pqtx__proof *proof, const pqtx_options *o)
+{
+    proof->by = o->in_doubt == PQTX_DOUBT_DEFAULT ? PQTX_DOUBT_REPORT : o->in_doubt;
+    const char *schema = pqtx__once_schema(o->once_schema);
+    if (!schema)
+        return "options.once_schema is not a plain name: letters, digits and _, at most 63";
+    snprintf(proof->schema, sizeof proof->schema, "%s", schema);
+    write_token(o->clock, proof->run);
+    if (!o->event_id)
+        return NULL;
+    size_t len = strlen(o->event_id);
+    if (len == 0 || len > EVENT_ID_MAX)
+        return "options.event_id is empty or longer than 200 bytes";
+    if (o->fingerprint_len > FINGERPRINT_MAX)
+        return "options.fingerprint is longer than 1024 bytes";
+    proof->event_id = copy(o->event_id, len);
+    if (o->fingerprint)
+        proof->fingerprint = copy(o->fingerprint, o->fingerprint_len);
+    proof->fingerprint_len = o->fingerprint_len;
+    if (!proof->event_id || (o->fingerprint && !proof->fingerprint))
+        return "no memory for the event's id";
+    return NULL;
+}
+
+void pqtx__proof_free(struct pqtx__proof *proof)
+{
+    free(proof->event_id);
+    free(proof->fingerprint);
+    free(proof->answer);
+}
+
+void pqtx__proof_begin(struct pqtx__proof *proof, const pqtx_clock *clock)
+{
+    proof->xid = 0;
+    proof->xid_heard = false;
+    if (proof->by == PQTX_DOUBT_TOKEN)
+        write_token(clock, proof->token);
+    free(proof->answer);
+    proof->answer = NULL;
+    proof->answer_len = 0;
+}
+
+/* The identifiers are read only once there is an xid: they cost a look at the control file. */
+static const char xid_sql[] =
+    "SELECT x.xid, CASE WHEN x.xid IS NOT NULL THEN"
+    " (SELECT c.system_identifier FROM pg_catalog.pg_control_system() AS c) END,"
+    " CASE WHEN x.xid IS NOT NULL THEN pg_catalog.\"left\"("
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) END"
+    " FROM (SELECT pg_catalog.pg_current_xact_id_if_assigned()) AS x(xid)";
+
+bool pqtx__proof_rides(const struct pqtx__proof *proof)
+{
+    return proof->by == PQTX_DOUBT_XID && proof->xid == 0;
+}
+
+bool pqtx__proof_send_xid(struct pqtx__wire *wire)
+{
+    return pqtx__wire_send(wire, xid_sql, NULL);
+}
+
+void pqtx__proof_heed_xid(struct pqtx__proof *proof, const PGresult *answer)
+{
+    proof->xid_heard = PQresultStatus(answer) == PGRES_TUPLES_OK;
+    if (!proof->xid_heard || PQgetisnull(answer, 0, 0))
+        return;
+    proof->xid = strtoull(PQgetvalue(answer, 0, 0), NULL, 10);
+    proof->system_identifier = strtoull(PQgetvalue(answer, 0, 1), NULL, 10);
+    proof->timeline = (int32_t)strtol(PQgetvalue(answer, 0, 2), NULL, 16);
+}
+
+bool pqtx__once_send(const char *schema, struct pqtx__wire *wire, const char *before,
+                     const char *after, int count, const pqtx_value *values)
+{
+    char sql[512];
+    struct pqtx__params params;
+    const char *why;
+    snprintf(sql, sizeof sql, "%s\"%s\".pqtx_once%s", before, schema, after);
+    if (pqtx__params_encode(&params, count, values, &why) != PQTX_OK)
+        return false;
+    bool sent = pqtx__wire_send(wire, sql, &params);
+    pqtx__params_free(&params);
+    return sent;
+}
+
+bool pqtx__proof_send_token(const struct pqtx__proof *proof, struct pqtx__wire *wire)
+{
+    if (proof->event_id && proof->answer &&
+        !pqtx__once_send(
+            proof->schema, wire, "UPDATE ", " SET answer = $2 WHERE id OPERATOR(pg_catalog.=) $1",
+            PQTX_ARGS(pqtx_text(proof->event_id), pqtx_bytes(proof->answer, proof->answer_len))))
+        return false;
+    return proof->by != PQTX_DOUBT_TOKEN ||
+           pqtx__once_send(proof->schema, wire, "INSERT INTO ", " (id) VALUES ($1)",
+                           PQTX_ARGS(pqtx_text(proof->token)));
+}
+
+pqtx_status pqtx__proof_ticket(const struct pqtx__proof *proof, pqtx_ticket *ticket)
+{
+    *ticket = (pqtx_ticket)PQTX_TICKET;
+    ticket->by = proof->by;
+    memcpy(ticket->schema, proof->schema, sizeof proof->schema);
+    if (proof->by == PQTX_DOUBT_TOKEN)
+        memcpy(ticket->token, proof->token, sizeof proof->token);
+    if (proof->by == PQTX_DOUBT_XID) {
+        ticket->xid = proof->xid;
+        ticket->system_identifier = proof->system_identifier;
+        ticket->timeline = proof->timeline;
+    }
+    return ticket->by == PQTX_DOUBT_TOKEN || ticket->xid ? PQTX_OK : PQTX_NOT_FOUND;
+}
