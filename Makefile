@@ -57,8 +57,10 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := status value error clock observer options backoff statement / wire connect / turn pool \
-          / action attempt commit tx savepoint / retry loop run / update lock version
+floors := status value error clock observer options backoff budget statement fault \
+          / wire backend connect proof ticket / turn lend pool prometheus \
+          / resolver action attempt commit claim report tx savepoint / doubt retry loop handle run \
+          / update lock once resolve version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))

@@ -4,7 +4,7 @@
 #include "wire.h"
 
 #include <pqtx/options.h>
-#include <pqtx/resolve.h>
+#include <pqtx/ticket.h>
 
 #define PQTX__TOKEN_SIZE 33 /* 128 bits in hex */
 

@@ -3,7 +3,7 @@
 
 #include "pool.h"
 
-#include <pqtx/resolve.h>
+#include <pqtx/ticket.h>
 
 /* Whom the resolver asks: a new connection of a pool's, or one like the caller's. */
 struct pqtx__source {
