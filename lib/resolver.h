@@ -3,6 +3,7 @@
 
 #include "pool.h"
 
+#include <pqtx/observer.h>
 #include <pqtx/ticket.h>
 
 /* Whom the resolver asks: a new connection of a pool's, or one like the caller's. */
