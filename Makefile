@@ -57,7 +57,7 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := status value error clock observer options backoff budget statement fault \
+floors := size fork status value error clock observer options backoff budget statement fault \
           / wire backend connect proof ticket / turn lend pool prometheus \
           / resolver action attempt commit claim report tx savepoint / doubt retry loop handle run \
           / update lock once resolve version
@@ -253,7 +253,8 @@ check-analyzer:
 # A waiting thread stands in its queue with a variable of its own stack, which cppcheck dislikes.
 check-tidy:
 	@for file in $(sources); do echo "tidying $$file"; \
-	    clang-tidy --quiet $$file -- -std=c11 -I$(srcdir)/include $(PQ_CFLAGS) 2>/dev/null || exit 1; done
+	    clang-tidy --quiet $$file -- -std=c11 -I$(srcdir)/include $(PQ_CFLAGS) 2>/dev/null || \
+	    exit 1; done
 	cppcheck --quiet --std=c11 --enable=warning,portability,performance \
 	    --suppress=autoVariables --error-exitcode=1 -I$(srcdir)/include $(srcdir)/lib
 

@@ -40,11 +40,11 @@ pqtx_status pqtx__fail(pqtx_tx *tx, pqtx_status status, const char *format, ...)
 /* The flight was lost and no error came with it. */
 static pqtx_status fail_by_loss(pqtx_tx *tx)
 {
-    bool alive = PQstatus(tx->wire->conn) == CONNECTION_OK;
-    pqtx__error_set(&tx->error, alive ? PQTX_NO_MEMORY : PQTX_NO_CONNECTION, PQTX_PHASE_BODY,
+    bool unsent = tx->wire->unsent;
+    pqtx__error_set(&tx->error, unsent ? PQTX_NO_MEMORY : PQTX_NO_CONNECTION, PQTX_PHASE_BODY,
                     PQTX_ORIGIN_LIBPQ, "%s",
-                    alive ? "libpq could not send the statement: out of memory, or out of step"
-                          : "the connection to the server was lost");
+                    unsent ? "no memory to send the statement"
+                           : "the connection to the server was lost");
     pqtx__note_error(tx);
     return tx->mark = tx->error.status;
 }
@@ -72,6 +72,7 @@ static void hear(void *arg, const PGresult *notice)
 void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
 {
     tx->wire = wire;
+    wire->clock = tx->clock;
     tx->begun = false;
     tx->mark = PQTX_OK;
     tx->final = false;
@@ -105,7 +106,7 @@ static const char *begin_sql(const pqtx_options *options, char *sql, size_t size
 /* SET LOCAL, not set_config(): a SELECT would take the snapshot. */
 static bool send_timeout(pqtx_tx *tx, const char *name, int64_t ms)
 {
-    char sql[64];
+    char sql[96];
     snprintf(sql, sizeof sql, "SET LOCAL %s = %lld", name, (long long)ms);
     return pqtx__wire_send(tx->wire, sql, NULL);
 }
@@ -186,9 +187,10 @@ static pqtx_status fail_by_result(pqtx_tx *tx, const PGresult *result, pqtx_phas
 
 /* The time is up while a statement runs: it is cancelled, and the connection is kept if the server
  * says within the rest of the deadline that the statement has ended. */
-static pqtx_status fail_by_deadline(pqtx_tx *tx, const char *sql)
+static pqtx_status fail_by_deadline(pqtx_tx *tx, const struct pqtx__statement *statements,
+                                    size_t count)
 {
-    if (!pqtx__cancel(tx->wire, sql, tx->deadline_us) ||
+    if (!pqtx__cancel(tx->wire, statements, count, tx->deadline_us) ||
         pqtx__wire_land(tx->wire, tx->deadline_us) != PQTX__LANDED)
         tx->wire->lost = true;
     pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came while a statement was running",
@@ -198,11 +200,8 @@ static pqtx_status fail_by_deadline(pqtx_tx *tx, const char *sql)
 }
 
 /* What a flight that has landed or not came to.  `lead` commands of ours went before the body's. */
-static pqtx_status judge(pqtx_tx *tx, enum pqtx__flight flight, size_t lead, const char *sql,
-                         int64_t sent_us)
+static pqtx_status judge(pqtx_tx *tx, enum pqtx__flight flight, size_t lead, int64_t sent_us)
 {
-    if (flight == PQTX__FLYING)
-        return fail_by_deadline(tx, sql);
     size_t error = pqtx__wire_error(tx->wire);
     if (error < tx->wire->count)
         return fail_by_result(tx, tx->wire->replies[error].result,
@@ -255,7 +254,8 @@ pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *stateme
     bool sent = send_flight(tx, statements, count, with_xid, &lead);
     pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT_SENT);
     enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->give_up_us) : PQTX__LOST;
-    pqtx_status status = judge(tx, flight, lead, count ? statements[count - 1].sql : "", sent_us);
+    pqtx_status status = flight == PQTX__FLYING ? fail_by_deadline(tx, statements, count)
+                                                : judge(tx, flight, lead, sent_us);
     for (size_t i = 0; status == PQTX_OK && i < count; i++)
         results[i] = pqtx__wire_take(wire, lead + i);
     if (status == PQTX_OK && with_xid)

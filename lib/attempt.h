@@ -3,6 +3,7 @@
 
 #include "action.h"
 #include "error.h"
+#include "fork.h"
 #include "pool.h"
 #include "proof.h"
 #include "resolver.h"
@@ -12,7 +13,6 @@
 #include <pqtx/tx.h>
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
 enum pqtx__state {
     PQTX__IDLE,   /* no attempt yet */
@@ -30,8 +30,9 @@ struct pqtx__pending {
 struct pqtx_tx {
     pqtx_pool *pool; /* or: */
     PGconn *own;     /* the caller's connection */
-    pid_t owner;
-    atomic_int busy; /* a thread is inside a call */
+    struct pqtx__birth own_birth;
+    const struct pqtx__birth *birth; /* the pool's, or own_birth */
+    atomic_int busy;                 /* a thread is inside a call */
     pqtx_options options;
     const pqtx_clock *clock;
 
@@ -72,11 +73,6 @@ struct pqtx_tx {
     pqtx_status result;
     pqtx_outcome outcome;
     pqtx_error error;
-};
-
-struct pqtx__statement {
-    const char *sql;
-    const struct pqtx__params *params;
 };
 
 /* Begins on this wire; nothing is sent yet. */

@@ -26,7 +26,7 @@ static pqtx_status doubt(pqtx_tx *tx, const PGresult *error)
 static bool proves_rollback(const pqtx_error *error)
 {
     return error->origin == PQTX_ORIGIN_SERVER && error->status != PQTX_IN_DOUBT &&
-           error->status != PQTX_NO_CONNECTION && strcmp(error->severity, "ERROR") == 0;
+           strcmp(error->severity, "ERROR") == 0;
 }
 
 /* The tag of COMMIT is the proof: the server sends it after the commit record is safe, and answers

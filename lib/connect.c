@@ -30,11 +30,17 @@ static const char *find_sqlstate(const char *message)
     return last;
 }
 
-/* A password with an '@' in a URI makes libpq take its rest for the host. */
+/* A password with an '@' or a '/' in a URI makes libpq take a part of it for the host or the port.
+ * Shown is only what such a mistake cannot have made: a port of digits, no '@' but before the host.
+ */
 static bool may_show_host(const char *conninfo)
 {
-    const char *at = strchr(conninfo, '@');
-    return !at || !strchr(at + 1, '@');
+    const char *at = strrchr(conninfo, '@');
+    const char *host = strstr(conninfo, "://");
+    if (!at)
+        return true;
+    return host && strchr(conninfo, '@') == at &&
+           strcspn(host + 3, "/?#") > (size_t)(at - host - 3);
 }
 
 static void describe(pqtx_error *error, const char *conninfo, bool raw, PGconn *conn)
@@ -44,21 +50,28 @@ static void describe(pqtx_error *error, const char *conninfo, bool raw, PGconn *
     const char *code = find_sqlstate(message);
     char sqlstate[6] = "";
     pqtx_status status = PQTX_NO_CONNECTION;
+    pqtx_advice advice = PQTX_ADVICE_LATER;
+    const char *text = "no answer: is the server running there, and reachable?";
     if (code) {
         memcpy(sqlstate, code, 5);
         status = pqtx_status_of_sqlstate(sqlstate);
+        advice = pqtx_advice_of_sqlstate(sqlstate);
+        text = code + 7;
+    } else if (PQconnectionNeedsPassword(conn)) {
+        status = PQTX_DENIED;
+        advice = PQTX_ADVICE_FIX;
+        text = "the server wants a password, and none was given";
     }
-    if (!host || !may_show_host(conninfo))
-        host = "(not shown)";
-    const char *text = code ? code + 7 : "no answer: is the server running there, and reachable?";
+    if (!host || !port || port[strspn(port, "0123456789")] || !may_show_host(conninfo))
+        host = port = "(not shown)";
     if (raw)
         text = message;
     pqtx__error_set(error, status, PQTX_PHASE_CONNECT,
                     code ? PQTX_ORIGIN_SERVER : PQTX_ORIGIN_LIBPQ,
-                    "cannot connect to host %s port %s: %.*s", host, port ? port : "",
+                    "cannot connect to host %s port %s: %.*s", host, port,
                     (int)strcspn(text, raw ? "" : "\n"), text);
     memcpy(error->sqlstate, sqlstate, sizeof sqlstate);
-    error->advice = code ? pqtx_advice_of_sqlstate(sqlstate) : PQTX_ADVICE_LATER;
+    error->advice = advice;
 }
 
 /* Drives PQconnectPoll; false with time left over means that it failed. */
@@ -79,33 +92,29 @@ static bool poll_until_connected(PGconn *conn, const pqtx_clock *clock, int64_t 
     return false;
 }
 
-/* Makes a wire of a connection that has been started; on failure that is still the caller's. */
-static struct pqtx__wire *finish(PGconn *conn, const pqtx_clock *clock, int64_t until_us)
+/* Takes a connection that has been started to its end and attaches it; on failure it is still the
+ * caller's. */
+static bool finish(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *clock, int64_t until_us)
 {
-    struct pqtx__wire *wire = calloc(1, sizeof *wire);
-    if (!wire)
-        return NULL;
     PQsetNoticeReceiver(conn, hear, wire);
     PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
-    if (!poll_until_connected(conn, clock, until_us) || !pqtx__wire_attach(wire, conn, clock)) {
-        free(wire);
-        return NULL;
-    }
+    if (!poll_until_connected(conn, clock, until_us) || !pqtx__wire_attach(wire, conn, clock))
+        return false;
     PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
     wire->opened_us = pqtx__now(clock);
-    return wire;
+    return true;
 }
 
 /* The wire of a connection that has been started, or why there is none. */
 static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx_clock *clock,
                         int64_t until_us, struct pqtx__wire **wire, pqtx_error *error)
 {
-    *wire = conn ? finish(conn, clock, until_us) : NULL;
-    if (*wire) {
+    *wire = calloc(1, sizeof **wire);
+    if (conn && *wire && finish(*wire, conn, clock, until_us)) {
         pqtx__backend_learn(*wire, until_us);
         return PQTX_OK;
     }
-    if (!conn || PQstatus(conn) == CONNECTION_OK)
+    if (!conn || !*wire || PQstatus(conn) == CONNECTION_OK)
         pqtx__error_set(error, PQTX_NO_MEMORY, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
                         "no memory for a connection");
     else if (PQstatus(conn) == CONNECTION_BAD)
@@ -114,6 +123,8 @@ static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx
         pqtx__error_set(error, PQTX_NO_CONNECTION, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
                         "no connection in the time allowed");
     PQfinish(conn);
+    free(*wire);
+    *wire = NULL;
     return error->status;
 }
 
@@ -167,33 +178,51 @@ pqtx_status pqtx__connect_like(PGconn *conn, const pqtx_clock *clock, int64_t un
     return take(start_like(conn, false), "", false, clock, until_us, wire, error);
 }
 
-/* A pooler invents the backend's number.  So it must be a client of the same role that runs this
- * very statement now; 200 characters of it are always kept by the server. */
+/* A pooler invents the backend's number.  So it must be the backend that the connection is known to
+ * have, or at least a client of the same role that runs this very statement now; 200 characters of
+ * it are always kept by the server. */
 static const char cancel_sql[] =
     "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
     " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
     " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
     " AND a.state OPERATOR(pg_catalog.=) 'active'"
-    " AND pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
-    " pg_catalog.\"left\"($2::pg_catalog.text, 200)";
+    " AND CASE WHEN $3::pg_catalog.text IS NOT NULL"
+    " THEN a.backend_start OPERATOR(pg_catalog.=) $3::pg_catalog.timestamptz"
+    " ELSE pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
+    " pg_catalog.\"left\"($2::pg_catalog.text, 200) END";
 
-bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_us)
+static bool cancel_one(struct pqtx__wire *beside, const struct pqtx__wire *wire, const char *sql,
+                       int64_t until_us)
 {
-    const pqtx_value values[] = {pqtx_int(PQbackendPID(wire->conn)), pqtx_text(sql)};
+    const char *start = wire->backend_pid != 0 ? wire->backend_start : NULL;
+    const pqtx_value values[] = {pqtx_int(PQbackendPID(wire->conn)), pqtx_text(sql),
+                                 pqtx_text(start)};
     struct pqtx__params params;
     const char *why;
-    if (wire->lost || pqtx__params_encode(&params, 2, values, &why))
+    if (pqtx__params_encode(&params, 3, values, &why) != PQTX_OK)
         return false;
-    PGconn *second = start_like(wire->conn, true);
-    struct pqtx__wire *beside = second ? finish(second, wire->clock, until_us) : NULL;
-    PGresult *answer = beside ? pqtx__wire_ask(beside, cancel_sql, &params, until_us) : NULL;
+    PGresult *answer = pqtx__wire_ask(beside, cancel_sql, &params, until_us);
     bool asked = PQresultStatus(answer) == PGRES_TUPLES_OK && PQntuples(answer) == 1 &&
                  PQgetvalue(answer, 0, 0)[0] == 't';
     PQclear(answer);
-    if (beside)
-        pqtx__wire_close(beside, false);
-    else
-        PQfinish(second);
     pqtx__params_free(&params);
+    return asked;
+}
+
+bool pqtx__cancel(const struct pqtx__wire *wire, const struct pqtx__statement *statements,
+                  size_t count, int64_t until_us)
+{
+    PGconn *second = wire->lost ? NULL : start_like(wire->conn, true);
+    struct pqtx__wire *beside = calloc(1, sizeof *beside);
+    bool ready = second && beside && finish(beside, second, wire->clock, until_us);
+    bool asked = false;
+    for (size_t i = 0; ready && i < count && !asked && !beside->lost; i++)
+        asked = cancel_one(beside, wire, statements[i].sql, until_us);
+    if (ready) {
+        pqtx__wire_close(beside, false);
+    } else {
+        PQfinish(second);
+        free(beside);
+    }
     return asked;
 }

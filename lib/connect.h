@@ -12,9 +12,11 @@ pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *cloc
 pqtx_status pqtx__connect_like(PGconn *conn, const pqtx_clock *clock, int64_t until_us,
                                struct pqtx__wire **wire, pqtx_error *error);
 
-/* Asks the server, over a second connection, to cancel `sql` on this one.  true: it was asked, and
- * the request is over, so that it cannot hit a later statement.  Costs a connection and needs a
- * direct one: behind a pooler the backend is not to be identified, and the answer is false. */
-bool pqtx__cancel(const struct pqtx__wire *wire, const char *sql, int64_t until_us);
+/* Asks the server, over a second connection, to cancel whichever of the statements runs on this
+ * one.  true: it was asked, and the request is over, so that it cannot hit a later statement. Costs
+ * a connection and needs a direct one: behind a pooler the backend is not to be identified, and the
+ * answer is false. */
+bool pqtx__cancel(const struct pqtx__wire *wire, const struct pqtx__statement *statements,
+                  size_t count, int64_t until_us);
 
 #endif

@@ -1,5 +1,6 @@
 /* error.c: what went wrong, copied out of a result before that is freed. */
 #include "error.h"
+#include "size.h"
 #include "status.h"
 
 #include <stdarg.h>
@@ -10,9 +11,14 @@
 /* What the first release had: a caller's struct must reach at least past sqlstate. */
 #define SIZE_MIN (offsetof(pqtx_error, sqlstate) + sizeof(((pqtx_error *)0)->sqlstate))
 
+static int is_believable(size_t size)
+{
+    return size >= SIZE_MIN && size <= PQTX__SIZE_MAX;
+}
+
 pqtx_status pqtx_error_init(pqtx_error *error, size_t size)
 {
-    if (!error || size < SIZE_MIN)
+    if (!error || !is_believable(size))
         return PQTX_MISUSE;
     memset(error, 0, size);
     error->size = size;
@@ -154,7 +160,7 @@ void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_pha
 
 pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to)
 {
-    if (!to || to->size < SIZE_MIN)
+    if (!to || !is_believable(to->size))
         return PQTX_MISUSE;
     size_t size = to->size;
     size_t known = size < sizeof *from ? size : sizeof *from;
@@ -218,7 +224,7 @@ size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size)
 {
     struct line line = {buffer, buffer ? size : 0, 0};
     pqtx_error whole = PQTX_ERROR;
-    if (error && error->size >= SIZE_MIN)
+    if (error && is_believable(error->size))
         memcpy(&whole, error, error->size < sizeof whole ? error->size : sizeof whole);
     else
         pqtx__error_set(&whole, PQTX_MISUSE, PQTX_PHASE_NONE, PQTX_ORIGIN_LIBRARY,

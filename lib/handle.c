@@ -6,7 +6,6 @@
 #include <pqtx/run.h>
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
 {
@@ -18,7 +17,8 @@ static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *option
     tx->clock = tx->options.clock;
     tx->pool = pool;
     tx->own = conn;
-    tx->owner = getpid();
+    tx->own_birth = pqtx__birth_note(false);
+    tx->birth = pool ? pqtx__pool_birth(pool) : &tx->own_birth;
     tx->error = (pqtx_error)PQTX_ERROR;
     if (!pool && !conn)
         why = "the pool or connection is NULL";
@@ -98,7 +98,7 @@ void pqtx_free(pqtx_tx *tx)
 {
     if (!tx || tx->depth > 0)
         return;
-    if (tx->owner != getpid())
+    if (!pqtx__born_here(tx->birth))
         abandon(tx);
     else
         give_up(tx);

@@ -47,17 +47,20 @@ static int64_t us(int64_t ms)
     return ms * 1000;
 }
 
-/* Whether an idle connection may still be used: too old it may not; idle for long, or from before
- * another one was lost, it is looked at first. */
-static bool is_fit(pqtx_pool *pool, struct pqtx__wire *wire, int64_t suspect_us)
+/* Idle or alive for longer than it should be. */
+static bool is_worn(const pqtx_pool *pool, const struct pqtx__wire *wire)
 {
     int64_t now = pqtx__now(pool->clock);
-    if (now - wire->opened_us > us(pool->options.age_limit_ms))
-        return false;
-    if (now - wire->idle_since_us <= us(pool->options.check_after_ms) &&
-        wire->idle_since_us > suspect_us)
-        return true;
-    return !pqtx__wire_is_stale(wire);
+    return now - wire->opened_us > us(pool->options.age_limit_ms) ||
+           now - wire->idle_since_us > us(pool->options.idle_limit_ms);
+}
+
+/* Idle for long, or from before another one was lost, it is looked at before it is used. */
+static bool is_dead(const pqtx_pool *pool, struct pqtx__wire *wire, int64_t suspect_us)
+{
+    int64_t idle_us = pqtx__now(pool->clock) - wire->idle_since_us;
+    bool trusted = idle_us <= us(pool->options.check_after_ms) && wire->idle_since_us > suspect_us;
+    return !trusted && pqtx__wire_is_stale(wire);
 }
 
 /* With a permission in hand: makes the connection, or gives the permission back. */
@@ -101,24 +104,22 @@ static bool claim(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire)
     return true;
 }
 
-/* The permission that came with it stays in hand. */
-static void discard(pqtx_pool *pool, struct pqtx__wire *wire)
+static void count_loss(pqtx_pool *pool)
 {
-    pqtx__wire_close(wire, false);
     pthread_mutex_lock(&pool->lock);
     pool->stats.drops++;
     pool->suspect_us = pqtx__now(pool->clock);
     pthread_mutex_unlock(&pool->lock);
 }
 
-static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t until_us, struct pqtx__wire **wire,
+static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t timeout_us, struct pqtx__wire **wire,
                            pqtx_error *error)
 {
     *wire = NULL;
-    if (pool->options.acquire_timeout_ms > 0) {
-        int64_t limit = pqtx__now(pool->clock) + us(pool->options.acquire_timeout_ms);
-        until_us = limit < until_us ? limit : until_us;
-    }
+    int64_t limit_us = us(pool->options.acquire_timeout_ms);
+    if (limit_us > 0 && limit_us < timeout_us)
+        timeout_us = limit_us;
+    int64_t until_us = pqtx__now(pool->clock) + timeout_us;
     pthread_mutex_lock(&pool->lock);
     bool claimed = claim(pool, until_us, wire);
     bool closed = pool->closed;
@@ -128,8 +129,12 @@ static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t until_us, struct p
         return refuse(error, PQTX_MISUSE, "the pool was closed");
     if (!claimed)
         return refuse(error, PQTX_TIMEOUT, "no connection of the pool became free in time");
-    if (*wire && (new || !is_fit(pool, *wire, suspect_us))) {
-        discard(pool, *wire);
+    if (*wire && is_dead(pool, *wire, suspect_us)) {
+        count_loss(pool);
+        pqtx__wire_close(*wire, false);
+        *wire = NULL;
+    } else if (*wire && (new || is_worn(pool, *wire))) {
+        pqtx__wire_close(*wire, false);
         *wire = NULL;
     }
     if (!*wire && open_one(pool, until_us, wire, error) != PQTX_OK)
@@ -138,16 +143,16 @@ static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t until_us, struct p
     return PQTX_OK;
 }
 
-pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t timeout_us, struct pqtx__wire **wire,
                                pqtx_error *error)
 {
-    return acquire(pool, false, until_us, wire, error);
+    return acquire(pool, false, timeout_us, wire, error);
 }
 
-pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t timeout_us, struct pqtx__wire **wire,
                                    pqtx_error *error)
 {
-    return acquire(pool, true, until_us, wire, error);
+    return acquire(pool, true, timeout_us, wire, error);
 }
 
 /* Unlinks what has been idle too long, the oldest at the end of the stack.  Under the lock. */
@@ -177,6 +182,7 @@ void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire)
     bool clean = is_clean(wire);
     struct pqtx__wire *unwanted = NULL;
     wire->notice = NULL;
+    wire->clock = pool->clock;
     wire->idle_since_us = now;
     pthread_mutex_lock(&pool->lock);
     if (!clean)

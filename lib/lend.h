@@ -2,18 +2,18 @@
 #define PQTX_LIB_LEND_H
 
 #include "budget.h"
+#include "fork.h"
 #include "turn.h"
 #include "wire.h"
 
 #include <pqtx/pool.h>
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
 /* `open` counts connections and permissions to make one: who finds none idle takes a permission. */
 struct pqtx_pool {
     atomic_uint refs;
-    pid_t owner;
+    struct pqtx__birth birth;
     pqtx_pool_options options;
     char *conninfo;
     const pqtx_clock *clock;
@@ -28,11 +28,13 @@ struct pqtx_pool {
     pqtx_stats stats;
 };
 
-/* A connection of the caller's own until it is released: clean, attached, outside a transaction.
+/* Times are spans, since a pool may have another clock than its transactions.
+ *
+ * A connection of the caller's own until it is released: clean, attached, outside a transaction.
  * The second form: certainly made just now. */
-pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+pqtx_status pqtx__pool_acquire(pqtx_pool *pool, int64_t timeout_us, struct pqtx__wire **wire,
                                pqtx_error *error);
-pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire,
+pqtx_status pqtx__pool_acquire_new(pqtx_pool *pool, int64_t timeout_us, struct pqtx__wire **wire,
                                    pqtx_error *error);
 
 /* Takes it back.  What is not idle and outside a transaction is closed, and where it was lost, the

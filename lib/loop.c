@@ -15,9 +15,6 @@
 
 #include <pqtx/run.h>
 
-#include <stdlib.h>
-#include <unistd.h>
-
 /* A server that cannot take a connection needs longer than one that lost a race. */
 #define CONNECT_FIRST_US 50000
 #define CONNECT_MAX_US   2000000
@@ -99,13 +96,13 @@ static bool begin(pqtx_tx *tx)
 {
     for (uint32_t n = 1;; n++) {
         struct pqtx__wire *wire = NULL;
-        pqtx_status status = tx->pool
-                                 ? pqtx__pool_acquire(tx->pool, tx->give_up_us, &wire, &tx->error)
-                                 : borrow(tx, &wire);
+        int64_t left_us = pqtx__left(tx->clock, tx->give_up_us);
+        pqtx_status status =
+            tx->pool ? pqtx__pool_acquire(tx->pool, left_us, &wire, &tx->error) : borrow(tx, &wire);
         if (status == PQTX_OK) {
-            end_orphan(tx, wire);
             tx->attempts++;
             pqtx__attempt_begin(tx, wire);
+            end_orphan(tx, wire);
             pqtx__report_attempt(tx);
             return true;
         }
@@ -214,11 +211,11 @@ static int attempt(pqtx_tx *tx)
     for (;;) {
         if (tx->state == PQTX__OPEN)
             roll_back(tx);
-        pqtx__tx_forget_results(tx);
         if (tx->state == PQTX__IDLE)
             start(tx);
         else if (tx->state == PQTX__DECIDED || !go_again(tx))
             return 0;
+        pqtx__tx_forget_results(tx);
         if (!begin(tx))
             return 0;
         if (prepare(tx) == PQTX_OK)
@@ -231,7 +228,7 @@ static pqtx_status enter_driver(pqtx_tx *tx)
 {
     if (!tx || atomic_exchange(&tx->busy, 1))
         return PQTX_MISUSE;
-    if (tx->depth == 0 && tx->owner == getpid())
+    if (tx->depth == 0 && pqtx__born_here(tx->birth))
         return PQTX_OK;
     if (tx->depth > 0)
         pqtx__fail(tx, PQTX_MISUSE,
@@ -284,10 +281,9 @@ static pqtx_status in_doubt(pqtx_tx *tx)
 
 static pqtx_status commit(pqtx_tx *tx)
 {
-    pqtx_status status = tx->mark;
-    if (status == PQTX_OK)
-        status = pqtx__commit(tx);
-    if (status == PQTX_IN_DOUBT)
+    bool marked = tx->mark != PQTX_OK; /* by whatever word the body chose */
+    pqtx_status status = marked ? tx->mark : pqtx__commit(tx);
+    if (status == PQTX_IN_DOUBT && !marked)
         return in_doubt(tx);
     if (status != PQTX_OK) {
         roll_back(tx);

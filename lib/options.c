@@ -1,11 +1,9 @@
 /* options.c: a caller's options, checked and completed. */
 #include "options.h"
 #include "clock.h"
+#include "size.h"
 
 #include <string.h>
-
-/* A larger size is one that was never set, and what it spans must not be read. */
-#define SIZE_BELIEVED 65536
 
 static pqtx_status init(void *options, size_t size, size_t least)
 {
@@ -29,7 +27,7 @@ pqtx_status pqtx_pool_options_init(pqtx_pool_options *options, size_t size)
 pqtx_status pqtx__import(void *ours, size_t known, const void *theirs, size_t given)
 {
     memset(ours, 0, known);
-    if (given < sizeof given || given > SIZE_BELIEVED)
+    if (given < sizeof given || given > PQTX__SIZE_MAX)
         return PQTX_MISUSE;
     const unsigned char *bytes = theirs;
     for (size_t i = known; i < given; i++)

@@ -4,10 +4,10 @@
 #include "clock.h"
 #include "error.h"
 #include "options.h"
+#include "size.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void pqtx__pool_ref(pqtx_pool *pool)
 {
@@ -21,13 +21,19 @@ void pqtx__pool_unref(pqtx_pool *pool)
     /* In a child the mutex may be held by a thread that is not there. */
     if (!pqtx__pool_is_foreign(pool))
         pthread_mutex_destroy(&pool->lock);
+    pqtx__birth_forget(&pool->birth);
     free(pool->conninfo);
     free(pool);
 }
 
+const struct pqtx__birth *pqtx__pool_birth(const pqtx_pool *pool)
+{
+    return &pool->birth;
+}
+
 bool pqtx__pool_is_foreign(const pqtx_pool *pool)
 {
-    return pool->owner != getpid();
+    return !pqtx__born_here(&pool->birth);
 }
 
 const pqtx_clock *pqtx__pool_clock(const pqtx_pool *pool)
@@ -95,7 +101,7 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     pool->options = *options;
     pool->options.conninfo = pool->conninfo;
     pool->clock = options->clock;
-    pool->owner = getpid();
+    pool->birth = pqtx__birth_note(true);
     pqtx__turns_init(&pool->turns);
     pqtx__budget_init(&pool->budget, options->retry_percent, options->retry_burst);
     pool->suspect_us = INT64_MIN;
@@ -103,14 +109,19 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     return pool;
 }
 
-/* libpq's complaint quotes what it could not parse, which may be half a password. */
-static bool parses(const char *conninfo)
+/* libpq's complaint quotes what it could not parse, which may be half a password; without memory it
+ * has none. */
+static const char *parse(const char *conninfo, pqtx_status *status)
 {
     char *complaint = NULL;
     PQconninfoOption *parsed = PQconninfoParse(conninfo ? conninfo : "", &complaint);
     PQconninfoFree(parsed);
     PQfreemem(complaint);
-    return parsed != NULL;
+    if (!parsed)
+        *status = complaint ? PQTX_MISUSE : PQTX_NO_MEMORY;
+    return complaint
+               ? "libpq cannot parse the connection string (not shown: it may hold a password)"
+               : "no memory for the connection string";
 }
 
 /* Fills the pool to its least size, which proves the connection string. */
@@ -121,7 +132,7 @@ static pqtx_status warm_up(pqtx_pool *pool, pqtx_error *error)
     pqtx_status status = PQTX_OK;
     for (int32_t i = 0; i < count && status == PQTX_OK; i++) {
         struct pqtx__wire *wire;
-        status = pqtx__pool_acquire(pool, INT64_MAX, &wire, error);
+        status = pqtx__pool_acquire(pool, INT64_MAX / 2, &wire, error);
         if (status == PQTX_OK) {
             wire->next = made;
             made = wire;
@@ -145,10 +156,8 @@ pqtx_status pqtx_pool_open(const pqtx_pool_options *options, pqtx_pool **pool, p
     if (!pool || (error && pqtx_error_init(error, error->size) != PQTX_OK))
         return PQTX_MISUSE;
     pqtx_status status = pqtx__pool_options_read(&read, options, &why);
-    if (status == PQTX_OK && !parses(read.conninfo)) {
-        why = "libpq cannot parse the connection string (not shown: it may hold a password)";
-        status = PQTX_MISUSE;
-    }
+    if (status == PQTX_OK)
+        why = parse(read.conninfo, &status);
     if (status != PQTX_OK) {
         pqtx__error_report(&first, status, why);
     } else if (!(*pool = create(&read))) {
@@ -191,9 +200,9 @@ void pqtx_pool_close(pqtx_pool *pool)
 
 pqtx_status pqtx_pool_stats(pqtx_pool *pool, pqtx_stats *stats)
 {
-    if (!pool || !stats || stats->size < sizeof stats->size || pqtx__pool_is_foreign(pool))
+    size_t size = stats ? stats->size : 0;
+    if (!pool || size < sizeof size || size > PQTX__SIZE_MAX || pqtx__pool_is_foreign(pool))
         return PQTX_MISUSE;
-    size_t size = stats->size;
     pthread_mutex_lock(&pool->lock);
     pqtx_stats all = pool->stats;
     all.open_count = (uint64_t)pool->open;

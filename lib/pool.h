@@ -9,6 +9,9 @@
 void pqtx__pool_ref(pqtx_pool *pool);
 void pqtx__pool_unref(pqtx_pool *pool);
 
+/* The process that opened it. */
+const struct pqtx__birth *pqtx__pool_birth(const pqtx_pool *pool);
+
 /* Whether this process is a child of the one that opened the pool, and so must not use it. */
 bool pqtx__pool_is_foreign(const pqtx_pool *pool);
 

@@ -1,4 +1,6 @@
 /* prometheus.c: a pool's statistics in the Prometheus text format. */
+#include "size.h"
+
 #include <pqtx/pool.h>
 
 #include <inttypes.h>
@@ -152,7 +154,7 @@ size_t pqtx_stats_prometheus(const pqtx_stats *stats, const char *name, char *bu
 {
     struct page page = {buffer, buffer ? size : 0, 0, name ? name : ""};
     pqtx_stats whole = PQTX_STATS;
-    if (stats && stats->size >= sizeof stats->size)
+    if (stats && stats->size >= sizeof stats->size && stats->size <= PQTX__SIZE_MAX)
         memcpy(&whole, stats, stats->size < sizeof whole ? stats->size : sizeof whole);
     put_all(&page, &whole);
     if (page.size > 0)

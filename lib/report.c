@@ -74,7 +74,7 @@ void pqtx__report_retry(pqtx_tx *tx, size_t counter)
 
 void pqtx__report_end(pqtx_tx *tx)
 {
-    if (tx->result == PQTX_DONE_BEFORE)
+    if (tx->result == PQTX_DONE_BEFORE && tx->outcome == PQTX_OUTCOME_COMMITTED)
         count(tx, offsetof(pqtx_stats, done_before));
     else if (tx->outcome == PQTX_OUTCOME_COMMITTED)
         count(tx, offsetof(pqtx_stats, commits));

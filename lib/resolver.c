@@ -119,9 +119,11 @@ static struct pqtx__wire *reach(const struct pqtx__source *source, int64_t until
 {
     struct pqtx__wire *wire = NULL;
     if (source->pool)
-        pqtx__pool_acquire_new(source->pool, until_us, &wire, error);
+        pqtx__pool_acquire_new(source->pool, pqtx__left(source->clock, until_us), &wire, error);
     else
         pqtx__connect_like(source->like, source->clock, until_us, &wire, error);
+    if (wire)
+        wire->clock = source->clock;
     return wire;
 }
 

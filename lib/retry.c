@@ -29,7 +29,8 @@ static const struct retry *retry_of(pqtx_status status)
 bool pqtx__retry_is_due(const pqtx_tx *tx)
 {
     if (tx->mark == PQTX_IN_DOUBT) /* the event's row tells the next attempt what became of it */
-        return tx->pool && tx->proof.event_id && (tx->options.retry_mask & PQTX_RETRY_CONNECTION);
+        return tx->doubtful && tx->pool && tx->proof.event_id &&
+               (tx->options.retry_mask & PQTX_RETRY_CONNECTION);
     const struct retry *retry = retry_of(tx->mark);
     bool lost = tx->error.flags & PQTX_ERROR_CONNECTION;
     if (tx->final || !retry || !(tx->options.retry_mask & retry->bit))

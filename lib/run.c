@@ -11,7 +11,11 @@ static void run_body(pqtx_tx *tx, pqtx_work work, void *arg)
     pqtx_status status = work(tx, arg);
     tx->depth = 0;
     if (tx->mark == PQTX_OK && status != PQTX_OK) {
-        pqtx__fail(tx, status, "the body returned %s", pqtx_status_name(status));
+        bool passed_on = status == tx->error.status && tx->error.attempt == tx->attempts;
+        if (passed_on) /* what a savepoint answered: its error says more */
+            tx->mark = status;
+        else
+            pqtx__fail(tx, status, "the body returned %s", pqtx_status_name(status));
         tx->final = true;
     } else if (tx->mark != PQTX_OK && status == PQTX_OK) {
         tx->error.flags |= PQTX_ERROR_SWALLOWED;

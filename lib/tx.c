@@ -6,7 +6,7 @@
 
 pqtx_status pqtx__tx_enter(pqtx_tx *tx)
 {
-    if (!tx || atomic_exchange(&tx->busy, 1))
+    if (!tx || !pqtx__born_here(tx->birth) || atomic_exchange(&tx->busy, 1))
         return PQTX_MISUSE;
     pqtx_status status = tx->state == PQTX__OPEN ? tx->mark : PQTX_MISUSE;
     if (status != PQTX_OK)
@@ -113,7 +113,7 @@ pqtx_status pqtx_fail(pqtx_tx *tx, pqtx_status status)
     pqtx_status mark = pqtx__tx_enter(tx);
     if (mark != PQTX_OK)
         return mark;
-    if (status <= PQTX_OK || status == PQTX_IN_DOUBT)
+    if ((int)status <= PQTX_OK || status == PQTX_IN_DOUBT)
         status = pqtx__fail(tx, PQTX_MISUSE, "pqtx_fail() with %s, which is no failure",
                             pqtx_status_name(status));
     else

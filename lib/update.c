@@ -98,6 +98,14 @@ struct pair {
     char *update, *select;
 };
 
+/* The SELECT must not evaluate the condition on the row as the UPDATE has changed it, where it
+ * could fail: so the UPDATE leaves a word, and the SELECT takes it away.  The key stands in ON,
+ * which is looked at before the select list, so that it gives the parameters their types. */
+#define CHANGED "pg_catalog.set_config('pqtx.changed', 'yes', true) OPERATOR(pg_catalog.=) 'yes'"
+#define VERDICT                                                                                    \
+    "CASE WHEN pg_catalog.current_setting('pqtx.changed', true) OPERATOR(pg_catalog.=) 'yes'"      \
+    " THEN pg_catalog.set_config('pqtx.changed', '', true) IS NULL ELSE ("
+
 static struct pair write_pair(PGconn *conn, const pqtx_change *c, int count)
 {
     struct pair pair = {NULL, NULL};
@@ -105,12 +113,12 @@ static struct pair write_pair(PGconn *conn, const pqtx_change *c, int count)
     char *name = table_name(conn, c);
     char *limit = limit_clause(count);
     if (name && limit) {
-        pair.update = join((const char *const[]){"UPDATE ", name, " SET ", c->set, "\nWHERE (",
-                                                 c->key, "\n) AND (", c->condition,
-                                                 "\n) RETURNING ", returning, "\n, true", NULL});
-        pair.select =
-            join((const char *const[]){"SELECT ", returning, "\n, (", c->condition, "\n) FROM ",
-                                       name, " WHERE (", c->key, "\n)", limit, NULL});
+        pair.update = join((const char *const[]){
+            "UPDATE ", name, " SET ", c->set, "\nWHERE (", c->key, "\n) AND (", c->condition,
+            "\n) RETURNING ", returning, "\n, " CHANGED, NULL});
+        pair.select = join((const char *const[]){
+            "SELECT ", returning, "\n, " VERDICT, c->condition, "\n) END FROM ", name,
+            " INNER JOIN (SELECT) AS pqtx_one ON (", c->key, "\n)", limit, NULL});
     }
     free(name);
     free(limit);
@@ -154,6 +162,21 @@ static pqtx_status try_once(pqtx_tx *tx, const struct pair *pair, const struct p
     return status;
 }
 
+static bool is_ascii(const char *text)
+{
+    while (*text && (unsigned char)*text < 0x80)
+        text++;
+    return *text == '\0';
+}
+
+/* A name in ASCII is valid in every client encoding. */
+static pqtx_status refuse_pair(pqtx_tx *tx, const pqtx_change *change)
+{
+    if (is_ascii(change->table) && (!change->schema || is_ascii(change->schema)))
+        return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the statement");
+    return pqtx__fail(tx, PQTX_MISUSE, "the table's name is not valid in the client encoding");
+}
+
 static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
                              const pqtx_value *values, const PGresult **row)
 {
@@ -165,12 +188,7 @@ static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
     if (status != PQTX_OK)
         return pqtx__fail(tx, status, "%s", why);
     struct pair pair = write_pair(tx->wire->conn, change, count);
-    if (!pair.update || !pair.select)
-        status = pqtx__fail(tx, PQTX_MISUSE,
-                            "no memory for the statement, or the table's name is "
-                            "not valid in the client encoding");
-    else
-        status = PQTX_BUSY;
+    status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
         status = try_once(tx, &pair, &params, row);
     if (status == PQTX_BUSY)

@@ -54,7 +54,13 @@ static bool add_reply(struct pqtx__wire *wire, bool is_sync)
     return true;
 }
 
-/* A command that cannot be queued leaves half a flight behind, which cannot be taken back. */
+/* Half a flight is left behind, which cannot be taken back. */
+static void fail_to_queue(struct pqtx__wire *wire)
+{
+    wire->lost = true;
+    wire->unsent = PQstatus(wire->conn) == CONNECTION_OK;
+}
+
 bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx__params *params)
 {
     static const struct pqtx__params none = {0};
@@ -62,14 +68,14 @@ bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx
     if (!wire->lost &&
         (!add_reply(wire, false) || !PQsendQueryParams(wire->conn, sql, p->count, p->types,
                                                        p->values, p->lengths, p->formats, 0)))
-        wire->lost = true;
+        fail_to_queue(wire);
     return !wire->lost;
 }
 
 bool pqtx__wire_sync(struct pqtx__wire *wire)
 {
     if (!wire->lost && (!add_reply(wire, true) || !PQpipelineSync(wire->conn)))
-        wire->lost = true;
+        fail_to_queue(wire);
     return !wire->lost;
 }
 

@@ -16,6 +16,11 @@ struct pqtx__reply {
     bool is_sync; /* an error found at the Sync itself (a deferred constraint) is kept here */
 };
 
+struct pqtx__statement {
+    const char *sql;
+    const struct pqtx__params *params; /* or NULL */
+};
+
 typedef void (*pqtx__notice)(void *arg, const PGresult *notice);
 
 /* A connection and the flight under way on it: commands queued since the last clear, in pipeline
@@ -24,6 +29,7 @@ struct pqtx__wire {
     PGconn *conn;
     const pqtx_clock *clock;
     bool lost;         /* gone, or out of step: good for nothing but closing */
+    bool unsent;       /* it was lost for want of memory, while a command was queued */
     bool was_blocking; /* how a borrowed connection is given back */
 
     struct pqtx__reply *replies;

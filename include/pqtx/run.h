@@ -16,6 +16,9 @@
  * same status at once and sends nothing, and pqtx_commit() rolls back.  So the body above need not
  * check each call, but must not use what a failed one did not deliver.
  *
+ * After fork(), a child cannot use its parent's transactions or pools: calls return PQTX_MISUSE,
+ * and freeing and closing them there leaves the parent's sessions alone.
+ *
  * A transaction belongs to one thread at a time.  A second thread that calls in meanwhile gets
  * PQTX_MISUSE; using a handle after pqtx_free() cannot be detected. */
 #ifndef PQTX_RUN_H
