@@ -54,6 +54,9 @@ static bool is_filled(const void *from, size_t len, unsigned char with)
     return i == len;
 }
 
+static pqtx_evidence sizeless_evidence;
+static pqtx_ticket sizeless_ticket;
+
 static const pqtx_options wrong[] = {
     {.size = 0},
     {.size = 1},
@@ -75,7 +78,7 @@ static const pqtx_options wrong[] = {
     {SIZED, .deadline_ms = INT64_MIN},
     {SIZED, .max_attempts = -1},
     {SIZED, .max_attempts = INT32_MIN},
-    {SIZED, .flags = 0x4},
+    {SIZED, .flags = 0x8},
     {SIZED, .flags = 0x80000000},
     {SIZED, .flags = PQTX_PIN_SNAPSHOT, .isolation = PQTX_ISO_READ_COMMITTED},
     {SIZED, .wait_first_ms = -1},
@@ -84,8 +87,13 @@ static const pqtx_options wrong[] = {
     {SIZED, .wait_max_ms = MS_TOO_MUCH},
     {SIZED, .retry_mask = 0x200},
     {SIZED, .retry_mask = 0x40000000},
-    {SIZED, .reserved = 1},
-    {SIZED, .reserved = 0x80000000},
+    {SIZED, .in_doubt = (pqtx_doubt)4},
+    {SIZED, .in_doubt = (pqtx_doubt)-1},
+    {SIZED, .in_doubt = PQTX_DOUBT_MAX},
+    {SIZED, .resolve_ms = -1},
+    {SIZED, .resolve_ms = MS_TOO_MUCH},
+    {SIZED, .evidence = &sizeless_evidence},
+    {SIZED, .ticket = &sizeless_ticket},
     {SIZED, .clock = &sizeless_clock},
     {SIZED, .clock = &timeless_clock},
 };
@@ -101,7 +109,12 @@ static const pqtx_options right[] = {
     {SIZED, .deadline_ms = INT32_MAX, .max_attempts = INT32_MAX},
     {SIZED, .wait_first_ms = INT32_MAX, .wait_max_ms = INT32_MAX},
     {SIZED, .wait_first_ms = 1, .wait_max_ms = 1, .max_attempts = 1},
-    {SIZED, .flags = PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION},
+    {SIZED, .flags = PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE},
+    {SIZED, .in_doubt = PQTX_DOUBT_REPORT, .resolve_ms = 1},
+    {SIZED, .in_doubt = PQTX_DOUBT_XID, .resolve_ms = INT32_MAX},
+    {SIZED, .in_doubt = PQTX_DOUBT_TOKEN},
+    {SIZED, .event_id = "one", .fingerprint = "of it", .fingerprint_len = 5},
+    {SIZED, .once_schema = "Once_1"},
     {SIZED, .flags = PQTX_PIN_SNAPSHOT, .isolation = PQTX_ISO_SERIALIZABLE},
     {SIZED, .retry_mask = PQTX_RETRY_NOTHING},
     {SIZED, .retry_mask = PQTX_RETRY_DEFAULT | PQTX_RETRY_DUPLICATE | PQTX_RETRY_OVERLAP},
@@ -150,7 +163,14 @@ static void assert_defaults(const pqtx_options *read)
     ck_assert_int_eq(read->wait_first_ms, 5);
     ck_assert_int_eq(read->wait_max_ms, 500);
     ck_assert_uint_eq(read->retry_mask, PQTX_RETRY_DEFAULT);
-    ck_assert_uint_eq(read->reserved, 0);
+    ck_assert_int_eq(read->in_doubt, PQTX_DOUBT_DEFAULT);
+    ck_assert_int_eq(read->resolve_ms, 5000);
+    ck_assert_ptr_null(read->event_id);
+    ck_assert_ptr_null(read->fingerprint);
+    ck_assert_ptr_null(read->once_schema);
+    ck_assert_ptr_null(read->evidence);
+    ck_assert_ptr_null(read->ticket);
+    ck_assert(!read->fault);
     ck_assert(!read->observer);
     ck_assert_ptr_null(read->observer_arg);
     ck_assert_ptr_eq(read->clock, pqtx__clock(NULL));
@@ -353,6 +373,9 @@ static const pqtx_pool_options pool_wrong[] = {
     {POOL_SIZED, .check_after_ms = MS_TOO_MUCH},
     {POOL_SIZED, .clock = &sizeless_clock},
     {POOL_SIZED, .clock = &timeless_clock},
+    {POOL_SIZED, .retry_percent = -2},
+    {POOL_SIZED, .retry_percent = INT32_MIN},
+    {POOL_SIZED, .retry_burst = -1},
     {POOL_SIZED, .conninfo = "sesame"},
     {POOL_SIZED, .conninfo = "password='sesame"},
     {POOL_SIZED, .conninfo = "sesame=1"},
@@ -369,6 +392,8 @@ static const pqtx_pool_options pool_right[] = {
     {POOL_SIZED, .flags = PQTX_POOL_RAW_ERRORS},
     {POOL_SIZED, .connect_timeout_ms = INT32_MAX, .acquire_timeout_ms = INT32_MAX},
     {POOL_SIZED, .idle_limit_ms = 1, .age_limit_ms = 1, .check_after_ms = 1},
+    {POOL_SIZED, .retry_percent = -1},
+    {POOL_SIZED, .retry_percent = 1, .retry_burst = INT32_MAX},
     {POOL_SIZED, .clock = &whole_clock},
 };
 
@@ -382,6 +407,8 @@ static void assert_pool_defaults(const pqtx_pool_options *read)
     ck_assert_int_eq(read->idle_limit_ms, 600000);
     ck_assert_int_eq(read->age_limit_ms, 3600000);
     ck_assert_int_eq(read->check_after_ms, 1000);
+    ck_assert_int_eq(read->retry_percent, 300);
+    ck_assert_int_eq(read->retry_burst, 1000);
     ck_assert_ptr_eq(read->clock, pqtx__clock(NULL));
 }
 
@@ -393,7 +420,7 @@ START_TEST(a_wrong_pool_option_is_refused)
     ck_assert_int_eq(pqtx_pool_open(&pool_wrong[_i], &pool, &error), PQTX_MISUSE);
     ck_assert_ptr_null(pool);
     ck_assert_int_eq(error.status, PQTX_MISUSE);
-    ck_assert_int_eq(error.phase, PQTX_PHASE_CONNECT);
+    ck_assert_int_eq(error.phase, PQTX_PHASE_NONE);
     ck_assert_int_eq(error.origin, PQTX_ORIGIN_LIBRARY);
     ck_assert_int_ne(error.message[0], '\0');
     ck_assert_msg(!strstr(error.message, "sesame"), "%s", error.message);
