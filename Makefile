@@ -212,6 +212,7 @@ check-unit: $(unit)
 
 # Every example is run as well, with these arguments.
 stampede_args := -t 4 -s 50 -d 1
+payment_args  := -l
 example_runs  := $(foreach program,$(programs),"$(strip $(program) $($(notdir $(program))_args))")
 
 check-live: $(live) $(programs)

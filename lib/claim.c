@@ -10,20 +10,27 @@
 
 #define SQL_SIZE 512
 
+static unsigned char digit(char c)
+{
+    return (unsigned char)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+/* As hex digits, since how bytea is written depends on the session. */
 static pqtx_status keep_answer(pqtx_tx *tx, const PGresult *row)
 {
     struct pqtx__proof *proof = &tx->proof;
-    size_t len;
-    pqtx_status status = pqtx_get_bytes(row, 0, 3, NULL, 0, &len);
+    const char *hex = PQgetvalue(row, 0, 3);
+    size_t len = strlen(hex) / 2;
     if (PQgetisnull(row, 0, 3))
         return PQTX_OK;
-    if (status != PQTX_OK && status != PQTX_TOO_MANY)
-        return pqtx__fail(tx, PQTX_BAD_DATA, "pqtx_once.answer cannot be read: bytea_output");
-    proof->answer = malloc(len + 1);
-    if (!proof->answer)
+    unsigned char *bytes = malloc(len + 1);
+    if (!bytes)
         return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the stored answer");
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (unsigned char)(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+    proof->answer = bytes;
     proof->answer_len = len;
-    return pqtx_get_bytes(row, 0, 3, proof->answer, len, &len);
+    return PQTX_OK;
 }
 
 /* The row that was there: is it ours, is it the same event? */
@@ -38,9 +45,11 @@ static pqtx_status judge(pqtx_tx *tx, const PGresult *row, bool *own)
     if (strcmp(PQgetvalue(row, 0, 2), "f") == 0)
         return pqtx__fail(tx, PQTX_KEY_MISMATCH,
                           "the event's id was used before with another fingerprint");
-    pqtx_status status = keep_answer(tx, row);
-    return status == PQTX_OK ? pqtx__fail(tx, PQTX_DONE_BEFORE, "the event was applied before")
-                             : tx->mark;
+    if (keep_answer(tx, row) != PQTX_OK)
+        return tx->mark;
+    if (*own) /* the error of the attempt whose COMMIT was lost is worth more */
+        return tx->mark = PQTX_DONE_BEFORE;
+    return pqtx__fail(tx, PQTX_DONE_BEFORE, "the event was applied before");
 }
 
 static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
@@ -52,7 +61,8 @@ static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
              " ON CONFLICT (id) DO NOTHING RETURNING true",
              proof->schema);
     snprintf(select, sizeof select,
-             "SELECT void, run, fingerprint OPERATOR(pg_catalog.=) $2::pg_catalog.bytea, answer"
+             "SELECT void, run, fingerprint OPERATOR(pg_catalog.=) $2::pg_catalog.bytea,"
+             " pg_catalog.encode(answer, 'hex')"
              " FROM \"%s\".pqtx_once WHERE id OPERATOR(pg_catalog.=) $1",
              proof->schema);
     pqtx_value fingerprint = pqtx_bytes(proof->fingerprint, proof->fingerprint_len);

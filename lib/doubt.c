@@ -1,6 +1,7 @@
 /* doubt.c: a lost answer to COMMIT, settled as far as the options allow. */
 #include "doubt.h"
 #include "clock.h"
+#include "report.h"
 
 #include <stdio.h>
 
@@ -30,6 +31,6 @@ pqtx_outcome pqtx__doubt_settle(pqtx_tx *tx)
         return PQTX_OUTCOME_IN_DOUBT;
     pqtx_outcome outcome = resolve(tx);
     if (outcome != PQTX_OUTCOME_IN_DOUBT)
-        tx->flags |= PQTX_RESOLVED;
+        pqtx__report_resolved(tx);
     return outcome;
 }

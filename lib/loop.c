@@ -28,6 +28,8 @@ void pqtx__decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
         tx->error.advice = PQTX_ADVICE_RESOLVE;
         outcome = PQTX_OUTCOME_IN_DOUBT;
     }
+    if (outcome == PQTX_OUTCOME_IN_DOUBT)
+        tx->flags &= ~PQTX_RESOLVED; /* that was an earlier attempt */
     tx->state = PQTX__DECIDED;
     tx->result = result;
     tx->outcome = outcome;
@@ -168,7 +170,7 @@ static void dispel_doubt(pqtx_tx *tx)
     if (!tx->doubtful)
         return;
     tx->doubtful = false;
-    tx->flags |= PQTX_RESOLVED;
+    pqtx__report_resolved(tx);
     pqtx__actions_rollback(&tx->actions, 0);
 }
 
@@ -182,7 +184,7 @@ static void end_done(pqtx_tx *tx, bool own)
     pqtx__attempt_rollback(tx);
     tx->doubtful = false;
     if (was_doubtful)
-        tx->flags |= PQTX_RESOLVED;
+        pqtx__report_resolved(tx);
     pqtx__decide(tx, own ? PQTX_OK : PQTX_DONE_BEFORE, PQTX_OUTCOME_COMMITTED);
     if (own)
         pqtx__actions_commit(&tx->actions);

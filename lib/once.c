@@ -45,6 +45,8 @@ static pqtx_status install(pqtx_tx *tx, void *arg)
     const struct job *job = arg;
     pqtx_exec(tx, "SELECT pg_catalog.pg_advisory_xact_lock($1::pg_catalog.int8)",
               PQTX_ARGS(PQTX_INT(INSTALL_LOCK)), NULL);
+    /* What stands in the columns without a schema is PostgreSQL's own. */
+    pqtx_exec(tx, "SET LOCAL search_path = pg_catalog, pg_temp", PQTX_NO_ARGS, NULL);
     pqtx_exec(tx, job->first, PQTX_NO_ARGS, NULL);
     return pqtx_exec(tx, job->second, PQTX_NO_ARGS, NULL);
 }
@@ -92,8 +94,8 @@ pqtx_status pqtx_once_reap(pqtx_pool *pool, const char *schema, int64_t age_s, i
              "WITH gone AS (DELETE FROM \"%s\"." TABLE_NAME
              " WHERE id OPERATOR(pg_catalog.=) ANY (ARRAY("
              "SELECT id FROM \"%s\"." TABLE_NAME " WHERE at OPERATOR(pg_catalog.<)"
-             " pg_catalog.now() OPERATOR(pg_catalog.-)"
-             " pg_catalog.make_interval(secs => $1::pg_catalog.int8)"
+             " (pg_catalog.now() OPERATOR(pg_catalog.-)"
+             " pg_catalog.make_interval(secs => $1::pg_catalog.int8))"
              " ORDER BY at LIMIT $2::pg_catalog.int8 FOR UPDATE SKIP LOCKED))"
              " RETURNING 1) SELECT pg_catalog.count(*) FROM gone",
              name, name);
@@ -129,7 +131,7 @@ pqtx_status pqtx_once_store(pqtx_tx *tx, const void *bytes, size_t len)
 
 pqtx_status pqtx_once_answer(const pqtx_tx *tx, void *buffer, size_t size, size_t *len)
 {
-    if (!tx || !len || tx->state != PQTX__DECIDED || !tx->proof.event_id)
+    if (!tx || !len || tx->outcome != PQTX_OUTCOME_COMMITTED || !tx->proof.event_id)
         return PQTX_MISUSE;
     const struct pqtx__proof *proof = &tx->proof;
     *len = proof->answer ? proof->answer_len : 0;

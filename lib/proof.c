@@ -46,6 +46,8 @@ static void write_token(const pqtx_clock *clock, char token[PQTX__TOKEN_SIZE])
 const char *pqtx__proof_init(struct pqtx__proof *proof, const pqtx_options *o)
 {
     proof->by = o->in_doubt == PQTX_DOUBT_DEFAULT ? PQTX_DOUBT_REPORT : o->in_doubt;
+    if (proof->by == PQTX_DOUBT_TOKEN && o->access >= PQTX_ACCESS_READ_ONLY)
+        proof->by = PQTX_DOUBT_XID; /* it cannot write a token, and will have no xid either */
     const char *schema = pqtx__once_schema(o->once_schema);
     if (!schema)
         return "options.once_schema is not a plain name: letters, digits and _, at most 63";

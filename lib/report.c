@@ -72,6 +72,12 @@ void pqtx__report_retry(pqtx_tx *tx, size_t counter)
     count(tx, counter);
 }
 
+void pqtx__report_resolved(pqtx_tx *tx)
+{
+    tx->flags |= PQTX_RESOLVED;
+    count(tx, offsetof(pqtx_stats, resolved));
+}
+
 void pqtx__report_end(pqtx_tx *tx)
 {
     if (tx->result == PQTX_DONE_BEFORE && tx->outcome == PQTX_OUTCOME_COMMITTED)
@@ -82,8 +88,6 @@ void pqtx__report_end(pqtx_tx *tx)
         count(tx, offsetof(pqtx_stats, in_doubt));
     else
         count(tx, offsetof(pqtx_stats, rollbacks));
-    if (tx->flags & PQTX_RESOLVED)
-        count(tx, offsetof(pqtx_stats, resolved));
     if (tx->result == PQTX_BUSY)
         count(tx, offsetof(pqtx_stats, busy));
     if (tx->pool)

@@ -65,9 +65,11 @@ static enum verdict ask_by_token(struct pqtx__wire *wire, const pqtx_ticket *tic
         verdict = heed_error(wire->replies[failed].result, error);
     else if (flight == PQTX__LANDED && PQntuples(row) == 1)
         verdict = PQgetvalue(row, 0, 0)[0] == 't' ? ROLLED_BACK : COMMITTED;
-    if (flight != PQTX__LANDED || failed < wire->count)
-        wire->lost = true; /* it may stand in a failed transaction */
+    if (flight != PQTX__LANDED)
+        wire->lost = true;
     pqtx__wire_clear(wire);
+    if (!wire->lost && PQtransactionStatus(wire->conn) != PQTRANS_IDLE)
+        PQclear(pqtx__wire_ask(wire, "ROLLBACK", NULL, until_us)); /* it has failed half-way */
     return verdict;
 }
 

@@ -17,7 +17,8 @@ typedef enum pqtx_point {
     PQTX_POINT_COMMIT = 3,          /* before COMMIT has begun: surely rolled back */
     PQTX_POINT_COMMIT_BEGUN = 4,    /* COMMIT has begun and no byte of it was sent: in doubt, and in
                                      * fact rolled back */
-    PQTX_POINT_COMMIT_SENT = 5,     /* COMMIT is on its way: in doubt, and in fact either */
+    PQTX_POINT_COMMIT_SENT = 5,     /* COMMIT is on its way: in doubt, and in fact either; rarely
+                                     * the answer is faster than the cut */
     PQTX_POINT_COMMIT_ANSWERED = 6, /* the answer is there and is thrown away: in doubt, and in fact
                                      * what the server decided, mostly committed */
     PQTX_POINT_ROLLBACK = 7,

@@ -33,7 +33,7 @@ typedef enum pqtx_outcome {
     0x1u /* committed here, but the wait for a synchronous standby was broken off                  \
           * (seen on pool connections only) */
 #define PQTX_RESOLVED  0x2u /* the answer to COMMIT was lost, and the outcome was found out */
-#define PQTX_NO_CHANGE 0x4u /* it had written nothing that could be lost or doubled */
+#define PQTX_NO_CHANGE 0x4u /* an attempt whose answer was lost had written nothing */
 
 typedef struct pqtx_event {
     size_t size;

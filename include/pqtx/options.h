@@ -40,6 +40,10 @@ typedef enum pqtx_access {
  * the snapshot before it waits, so that what is read afterwards can be older than the lock. */
 #define PQTX_LOCK_ANY_ISOLATION 0x2u
 
+/* Also lets the server end the transaction at the deadline, should this program stall or vanish:
+ * SET LOCAL idle_in_transaction_session_timeout and, from PostgreSQL 17 on, transaction_timeout. */
+#define PQTX_SERVER_DEADLINE 0x4u
+
 /* pqtx_options.retry_mask: which failures begin the whole transaction again. */
 #define PQTX_RETRY_SERIALIZATION 0x001u /* 40001 */
 #define PQTX_RETRY_DEADLOCK      0x002u /* 40P01 */
@@ -54,10 +58,6 @@ typedef enum pqtx_access {
 #define PQTX_RETRY_OVERLAP   0x100u /* 23P01: the same */
 #define PQTX_RETRY_DEFAULT   0x07fu /* what 0 means */
 #define PQTX_RETRY_NOTHING   0x80000000u
-
-/* Also lets the server end the transaction at the deadline, should this program stall or vanish:
- * SET LOCAL idle_in_transaction_session_timeout and, from PostgreSQL 17 on, transaction_timeout. */
-#define PQTX_SERVER_DEADLINE 0x4u
 
 #define PQTX_NO_TIMEOUT (-1)
 
@@ -80,7 +80,7 @@ typedef struct pqtx_options {
     int64_t deadline_ms;
 
     int32_t max_attempts; /* 0: 10; 1: never again */
-    uint32_t flags;       /* PQTX_PIN_SNAPSHOT, PQTX_LOCK_ANY_ISOLATION */
+    uint32_t flags;       /* PQTX_PIN_SNAPSHOT, … */
 
     /* Before attempt n + 1 the runner sleeps a random time up to wait_first_ms * 2^(n-1), and not
      * longer than wait_max_ms.  0: 5 and 500. */

@@ -49,7 +49,9 @@ PQTX_API int pqtx_attempt(pqtx_tx *tx);
 
 /* Commits.  PQTX_OK: the server confirmed it.  Anything else: it failed, and pqtx_attempt() decides
  * what is next.  On a marked attempt it rolls back and returns the mark.  PQTX_IN_DOUBT: the
- * answer to COMMIT did not come; the transaction is over and is not run again. */
+ * answer to COMMIT did not come, and what became of it could not be found out.  Then the
+ * transaction is over and is not run again; only with an event id, on a pool, pqtx_attempt() goes
+ * on, since the event's row keeps it from being applied twice. */
 PQTX_API pqtx_status pqtx_commit(pqtx_tx *tx);
 
 /* How it ended; before the end, PQTX_MISUSE. */
