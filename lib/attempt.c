@@ -171,18 +171,21 @@ static bool is_statement_timeout(const pqtx_tx *tx, int64_t sent_us)
            (pqtx__now(tx->clock) - sent_us) / 1000 >= limit_ms;
 }
 
+void pqtx__attempt_heed(pqtx_tx *tx, const PGresult *result, pqtx_phase phase, int64_t sent_us)
+{
+    pqtx__error_from_result(&tx->error, result, phase);
+    if (is_statement_timeout(tx, sent_us))
+        tx->error.status = PQTX_TIMEOUT;
+    pqtx__note_error(tx);
+}
+
 static pqtx_status fail_by_result(pqtx_tx *tx, const PGresult *result, pqtx_phase phase,
                                   int64_t sent_us)
 {
-    pqtx__error_from_result(&tx->error, result, phase);
-    pqtx_status status = tx->error.status;
-    if (is_statement_timeout(tx, sent_us))
-        status = PQTX_TIMEOUT;
-    if (status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT was sent */
-        status = PQTX_SERVER_ERROR;
-    tx->error.status = status;
-    pqtx__note_error(tx);
-    return tx->mark = status;
+    pqtx__attempt_heed(tx, result, phase, sent_us);
+    if (tx->error.status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT was sent */
+        tx->error.status = PQTX_SERVER_ERROR;
+    return tx->mark = tx->error.status;
 }
 
 /* The time is up while a statement runs: it is cancelled, and the connection is kept if the server

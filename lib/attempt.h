@@ -92,6 +92,9 @@ void pqtx__attempt_rollback(pqtx_tx *tx);
 /* Gives the connection away as it is: after a commit, or in doubt. */
 void pqtx__attempt_end(pqtx_tx *tx);
 
+/* Puts what the server said into tx->error. */
+void pqtx__attempt_heed(pqtx_tx *tx, const PGresult *result, pqtx_phase phase, int64_t sent_us);
+
 /* Asks the fault hook what is to go wrong at this point, and lets it. */
 void pqtx__attempt_fault(pqtx_tx *tx, pqtx_point point);
 

@@ -11,7 +11,7 @@ void pqtx__backend_learn(struct pqtx__wire *wire, int64_t until_us)
     static const char sql[] = "SELECT a.pid, a.backend_start FROM pg_catalog.pg_stat_activity AS a"
                               " WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
     PGresult *answer = pqtx__wire_ask(wire, sql, NULL, until_us);
-    if (PQresultStatus(answer) == PGRES_TUPLES_OK && PQntuples(answer) == 1 &&
+    if (pqtx__is_row(answer, 2) &&
         strtol(PQgetvalue(answer, 0, 0), NULL, 10) == PQbackendPID(wire->conn)) {
         wire->backend_pid = PQbackendPID(wire->conn);
         snprintf(wire->backend_start, sizeof wire->backend_start, "%s", PQgetvalue(answer, 0, 1));

@@ -37,7 +37,7 @@ static pqtx_status keep_answer(pqtx_tx *tx, const PGresult *row)
 static pqtx_status judge(pqtx_tx *tx, const PGresult *row, bool *own)
 {
     const struct pqtx__proof *proof = &tx->proof;
-    if (PQntuples(row) == 0)
+    if (!pqtx__is_row(row, 4))
         return pqtx__fail(tx, PQTX_BUSY, "the event's row went away while it was looked at");
     if (strcmp(PQgetvalue(row, 0, 0), "t") == 0)
         return pqtx__fail(tx, PQTX_KEY_MISMATCH, "the event's id is taken by a void token");

@@ -31,7 +31,8 @@ static bool proves_rollback(const pqtx_error *error)
 
 /* The tag of COMMIT is the proof: the server sends it after the commit record is safe, and answers
  * ROLLBACK, without an error, to the COMMIT of a transaction that had failed. */
-static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t commit)
+static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t commit,
+                                int64_t sent_us)
 {
     struct pqtx__wire *wire = tx->wire;
     size_t at = pqtx__wire_error(wire);
@@ -40,9 +41,9 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
     const char *tag = PQresultStatus(answer) == PGRES_COMMAND_OK ? PQcmdStatus(answer) : "";
     if (strcmp(tag, "COMMIT") == 0)
         return PQTX_OK;
-    if (tx->local_only) /* the session was ended in the wait after the commit record */
-        return PQTX_OK;
-    if (flight != PQTX__LANDED)
+    if (flight != PQTX__LANDED) /* the session can be ended in the wait after the commit record */
+        return tx->local_only ? PQTX_OK : doubt(tx, error);
+    if (tx->local_only) /* and still it answers something else: who is to be believed? */
         return doubt(tx, error);
     if (strcmp(tag, "ROLLBACK") == 0) {
         pqtx__fail(tx, PQTX_SWALLOWED,
@@ -52,10 +53,9 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
     }
     if (!error)
         return doubt(tx, NULL);
-    pqtx__error_from_result(&tx->error, error, PQTX_PHASE_COMMIT);
+    pqtx__attempt_heed(tx, error, PQTX_PHASE_COMMIT, sent_us);
     if (!proves_rollback(&tx->error))
         return doubt(tx, error);
-    pqtx__note_error(tx);
     return tx->mark = tx->error.status;
 }
 
@@ -86,6 +86,8 @@ pqtx_status pqtx__commit(pqtx_tx *tx)
         tx->error.flags |= PQTX_ERROR_DEADLINE;
         return tx->mark;
     }
+    int64_t sent_us = pqtx__now(tx->clock);
+    tx->local_only = false;
     pqtx__attempt_fault(tx, PQTX_POINT_COMMIT_BEGUN);
     bool sent = pqtx__attempt_lead(tx) && pqtx__proof_send_token(&tx->proof, wire);
     size_t commit = wire->count;
@@ -96,7 +98,7 @@ pqtx_status pqtx__commit(pqtx_tx *tx)
         pqtx__wire_clear(wire);
         return doubt(tx, NULL);
     }
-    pqtx_status status = judge_commit(tx, flight, commit);
+    pqtx_status status = judge_commit(tx, flight, commit, sent_us);
     if (flight != PQTX__LANDED)
         wire->lost = true;
     pqtx__wire_clear(wire);

@@ -19,15 +19,18 @@ static void hear(void *arg, const PGresult *notice)
         wire->notice(wire->notice_arg, notice);
 }
 
-/* The last "SEVERITY:  SQLSTATE: text" that a server said while we were connecting.  There is no
- * result to ask for its fields; PQERRORS_VERBOSE puts them into the message in this fixed form. */
+/* "SEVERITY:  SQLSTATE: text" of what the last server said while we were connecting.  There is no
+ * result to ask for its fields; PQERRORS_VERBOSE puts them into the message in this fixed form, in
+ * front of what else it says. */
 static const char *find_sqlstate(const char *message)
 {
-    const char *last = NULL;
-    for (const char *at = message; (at = strstr(at, ":  ")) != NULL; at += 3)
+    const char *said = message;
+    for (const char *at = message; (at = strstr(at, "\nconnection to server")) != NULL; at++)
+        said = at;
+    for (const char *at = said; (at = strstr(at, ":  ")) != NULL; at += 3)
         if (strspn(at + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 && at[8] == ':')
-            last = at + 3;
-    return last;
+            return at + 3;
+    return NULL;
 }
 
 /* A password with an '@' or a '/' in a URI makes libpq take a part of it for the host or the port.
@@ -57,6 +60,10 @@ static void describe(pqtx_error *error, const char *conninfo, bool raw, PGconn *
         status = pqtx_status_of_sqlstate(sqlstate);
         advice = pqtx_advice_of_sqlstate(sqlstate);
         text = code + 7;
+        if (status == PQTX_OK) { /* a code of success is no success */
+            status = PQTX_NO_CONNECTION;
+            advice = PQTX_ADVICE_LATER;
+        }
     } else if (PQconnectionNeedsPassword(conn)) {
         status = PQTX_DENIED;
         advice = PQTX_ADVICE_FIX;
@@ -105,16 +112,9 @@ static bool finish(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *cloc
     return true;
 }
 
-/* The wire of a connection that has been started, or why there is none. */
-static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx_clock *clock,
-                        int64_t until_us, struct pqtx__wire **wire, pqtx_error *error)
+static void explain(pqtx_error *error, PGconn *conn, const char *conninfo, bool raw, bool attached)
 {
-    *wire = calloc(1, sizeof **wire);
-    if (conn && *wire && finish(*wire, conn, clock, until_us)) {
-        pqtx__backend_learn(*wire, until_us);
-        return PQTX_OK;
-    }
-    if (!conn || !*wire || PQstatus(conn) == CONNECTION_OK)
+    if (!conn || (PQstatus(conn) == CONNECTION_OK && !attached))
         pqtx__error_set(error, PQTX_NO_MEMORY, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
                         "no memory for a connection");
     else if (PQstatus(conn) == CONNECTION_BAD)
@@ -122,9 +122,26 @@ static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx
     else
         pqtx__error_set(error, PQTX_NO_CONNECTION, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
                         "no connection in the time allowed");
-    PQfinish(conn);
-    free(*wire);
-    *wire = NULL;
+}
+
+/* The wire of a connection that has been started, or why there is none. */
+static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx_clock *clock,
+                        int64_t until_us, struct pqtx__wire **wire, pqtx_error *error)
+{
+    struct pqtx__wire *made = conn ? calloc(1, sizeof *made) : NULL;
+    bool attached = made && finish(made, conn, clock, until_us);
+    if (attached)
+        pqtx__backend_learn(made, until_us);
+    *wire = attached && !made->lost ? made : NULL;
+    if (*wire)
+        return PQTX_OK;
+    explain(error, made ? conn : NULL, conninfo, raw, attached);
+    if (attached) {
+        pqtx__wire_close(made, false);
+    } else {
+        PQfinish(conn);
+        free(made);
+    }
     return error->status;
 }
 
@@ -202,8 +219,7 @@ static bool cancel_one(struct pqtx__wire *beside, const struct pqtx__wire *wire,
     if (pqtx__params_encode(&params, 3, values, &why) != PQTX_OK)
         return false;
     PGresult *answer = pqtx__wire_ask(beside, cancel_sql, &params, until_us);
-    bool asked = PQresultStatus(answer) == PGRES_TUPLES_OK && PQntuples(answer) == 1 &&
-                 PQgetvalue(answer, 0, 0)[0] == 't';
+    bool asked = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
     PQclear(answer);
     pqtx__params_free(&params);
     return asked;

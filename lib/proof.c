@@ -105,14 +105,22 @@ bool pqtx__proof_send_xid(struct pqtx__wire *wire)
     return pqtx__wire_send(wire, xid_sql, NULL);
 }
 
+/* Digits and no more, or 0. */
+static uint64_t number_of(const PGresult *answer, int column, const char *digits, int base)
+{
+    const char *text = PQgetvalue(answer, 0, column);
+    return text[strspn(text, digits)] == '\0' ? strtoull(text, NULL, base) : 0;
+}
+
 void pqtx__proof_heed_xid(struct pqtx__proof *proof, const PGresult *answer)
 {
-    proof->xid_heard = PQresultStatus(answer) == PGRES_TUPLES_OK;
-    if (!proof->xid_heard || PQgetisnull(answer, 0, 0))
+    proof->xid_heard = false;
+    if (!pqtx__is_row(answer, 3))
         return;
-    proof->xid = strtoull(PQgetvalue(answer, 0, 0), NULL, 10);
-    proof->system_identifier = strtoull(PQgetvalue(answer, 0, 1), NULL, 10);
-    proof->timeline = (int32_t)strtol(PQgetvalue(answer, 0, 2), NULL, 16);
+    proof->xid = number_of(answer, 0, "0123456789", 10);
+    proof->system_identifier = number_of(answer, 1, "0123456789", 10);
+    proof->timeline = (int32_t)number_of(answer, 2, "0123456789ABCDEF", 16);
+    proof->xid_heard = PQgetisnull(answer, 0, 0) || proof->xid != 0;
 }
 
 bool pqtx__once_send(const char *schema, struct pqtx__wire *wire, const char *before,

@@ -41,13 +41,29 @@ static enum verdict heed_error(const PGresult *result, pqtx_error *error)
     }
 }
 
+static bool says(const PGresult *row, int column, const char *word)
+{
+    return strcmp(PQgetvalue(row, 0, column), word) == 0;
+}
+
+/* A void token that is not committed itself forbids nothing. */
+static enum verdict judge_token(const PGresult *row, PGresult *commit)
+{
+    if (!pqtx__is_row(row, 1))
+        return UNDER_WAY;
+    if (says(row, 0, "f"))
+        return COMMITTED;
+    return says(row, 0, "t") && strcmp(PQcmdStatus(commit), "COMMIT") == 0 ? ROLLED_BACK
+                                                                           : UNDER_WAY;
+}
+
 /* Voids the token, or finds it there.  The INSERT waits while its transaction is under way; that
  * wait is cut short, so that the orphan can be ended.  One explicit transaction: what the session's
  * defaults are must not matter. */
 static enum verdict ask_by_token(struct pqtx__wire *wire, const pqtx_ticket *ticket,
                                  int64_t until_us, pqtx_error *error)
 {
-    enum { BEGIN, TIMEOUT, INSERT, SELECT };
+    enum { SELECT = 3, COMMIT = 4 };
     const pqtx_value token = pqtx_text(ticket->token);
     bool sent =
         pqtx__wire_send(wire, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", NULL) &&
@@ -63,8 +79,8 @@ static enum verdict ask_by_token(struct pqtx__wire *wire, const pqtx_ticket *tic
     enum verdict verdict = UNDER_WAY;
     if (failed < wire->count)
         verdict = heed_error(wire->replies[failed].result, error);
-    else if (flight == PQTX__LANDED && PQntuples(row) == 1)
-        verdict = PQgetvalue(row, 0, 0)[0] == 't' ? ROLLED_BACK : COMMITTED;
+    else if (flight == PQTX__LANDED)
+        verdict = judge_token(row, wire->replies[COMMIT].result);
     if (flight != PQTX__LANDED)
         wire->lost = true;
     pqtx__wire_clear(wire);
@@ -84,15 +100,16 @@ static const char xid_sql[] =
 
 static enum verdict read_status(const PGresult *answer, pqtx_error *error)
 {
-    const char *status = PQgetvalue(answer, 0, 1);
-    if (PQgetvalue(answer, 0, 0)[0] != 't')
+    if (!pqtx__is_row(answer, 2))
+        return UNDER_WAY;
+    if (!says(answer, 0, "t"))
         return unknowable(error, "the server is a standby, or on another timeline since: an xid of "
                                  "before proves nothing there");
     if (PQgetisnull(answer, 0, 1))
         return unknowable(error, "the transaction is too old: its status is gone");
-    if (strcmp(status, "committed") == 0)
+    if (says(answer, 1, "committed"))
         return COMMITTED;
-    return strcmp(status, "aborted") == 0 ? ROLLED_BACK : UNDER_WAY;
+    return says(answer, 1, "aborted") ? ROLLED_BACK : UNDER_WAY;
 }
 
 static enum verdict ask_by_xid(struct pqtx__wire *wire, const pqtx_ticket *ticket, int64_t until_us,

@@ -37,8 +37,10 @@ bool pqtx__retry_is_due(const pqtx_tx *tx)
         return false;
     if (lost && !tx->pool)
         return false;
-    if (tx->mark == PQTX_READ_ONLY)
-        return lost; /* left: on the same server it would be refused again */
+    /* A server that refuses to write does so again, unless it was left; and 08xxx can also be
+     * raised by a statement, about another connection than ours. */
+    if (tx->mark == PQTX_READ_ONLY || tx->mark == PQTX_NO_CONNECTION)
+        return lost;
     return tx->mark != PQTX_STALE_STATEMENT || !tx->was_stale;
 }
 

@@ -94,6 +94,16 @@ static void accept_sync(struct pqtx__wire *wire)
         wire->landed++;
 }
 
+/* After FATAL and PANIC the session is over: no Sync will come, even if the close is late.  A
+ * pooler has only the severity that may be translated. */
+static bool ends_session(const PGresult *result)
+{
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    if (!severity)
+        severity = PQresultErrorField(result, PG_DIAG_SEVERITY);
+    return severity && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0);
+}
+
 /* Keeps a command's result, and above that its first error: what follows is only its echo. */
 static void accept_result(struct pqtx__wire *wire, PGresult *result)
 {
@@ -112,6 +122,8 @@ static void accept_result(struct pqtx__wire *wire, PGresult *result)
     default:
         break;
     }
+    if (is_error(result) && ends_session(result))
+        wire->lost = true;
     if (reply->result && (is_error(reply->result) || !is_error(result))) {
         PQclear(result);
         return;
@@ -211,6 +223,12 @@ PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
         answer = pqtx__wire_take(wire, 0);
     pqtx__wire_clear(wire);
     return answer;
+}
+
+bool pqtx__is_row(const PGresult *result, int columns)
+{
+    return PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 &&
+           PQnfields(result) == columns;
 }
 
 void pqtx__wire_cut(struct pqtx__wire *wire)

@@ -82,6 +82,9 @@ void pqtx__wire_clear(struct pqtx__wire *wire);
 PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
                          const struct pqtx__params *params, int64_t until_us);
 
+/* Whether it is one row of so many columns, as our own questions are answered. */
+bool pqtx__is_row(const PGresult *result, int columns);
+
 /* Breaks the connection off, as a network would. */
 void pqtx__wire_cut(struct pqtx__wire *wire);
 
