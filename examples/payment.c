@@ -76,7 +76,7 @@ static int charge(pqtx_pool *pool, pqtx_fault_hook fault, pqtx_error *error)
     snprintf(id, sizeof id, "payment 1 of card %" PRId64, card); /* as the customer's order has */
     options.event_id = id;
     options.fault = fault;
-    for (int press = 0; press < 2;) /* an impatient customer */
+    for (int press = 0, tries = 0; press < 2 && tries < 10; tries++) /* an impatient customer */
         press += pay(pool, &options, card, receipt[press], 64, error) != PQTX_IN_DOUBT;
     return strcmp(receipt[0], receipt[1]) == 0 && strstr(receipt[1], "left 750");
 }

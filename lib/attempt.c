@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "connect.h"
 #include "observer.h"
+#include "statement.h"
 #include "status.h"
 
 #include <stdarg.h>
@@ -86,7 +87,7 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
     };
     tx->local_only = false;
     tx->state = PQTX__OPEN;
-    pqtx__proof_begin(&tx->proof, tx->clock);
+    pqtx__proof_begin(&tx->proof, tx->attempts);
     if (tx->pool) {
         wire->notice = hear;
         wire->notice_arg = tx;
@@ -193,8 +194,8 @@ static pqtx_status fail_by_result(pqtx_tx *tx, const PGresult *result, pqtx_phas
 static pqtx_status fail_by_deadline(pqtx_tx *tx, const struct pqtx__statement *statements,
                                     size_t count)
 {
-    if (!pqtx__cancel(tx->wire, statements, count, tx->deadline_us) ||
-        pqtx__wire_land(tx->wire, tx->deadline_us) != PQTX__LANDED)
+    pqtx__cancel(tx->wire, statements, count, tx->deadline_us);
+    if (pqtx__wire_land(tx->wire, tx->deadline_us) != PQTX__LANDED)
         tx->wire->lost = true;
     pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came while a statement was running",
                (long long)tx->options.deadline_ms);
@@ -252,7 +253,8 @@ pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *stateme
         return tx->mark;
     }
     size_t lead;
-    bool with_xid = count > 0 && pqtx__proof_rides(&tx->proof);
+    bool with_xid = count > 0 && pqtx__proof_rides(&tx->proof) &&
+                    pqtx__statement_reads(statements[count - 1].sql);
     pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT);
     bool sent = send_flight(tx, statements, count, with_xid, &lead);
     pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT_SENT);
@@ -285,10 +287,8 @@ pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoin
 void pqtx__attempt_end(pqtx_tx *tx)
 {
     struct pqtx__wire *wire = tx->wire;
-    if (wire && wire->lost && tx->begun && wire->backend_pid != 0) {
-        tx->orphan.pid = wire->backend_pid;
-        memcpy(tx->orphan.start, wire->backend_start, sizeof tx->orphan.start);
-    }
+    if (wire && wire->lost && tx->begun)
+        tx->orphan.backend = wire->backend;
     tx->wire = NULL;
     tx->begun = false;
     if (wire == &tx->lent)

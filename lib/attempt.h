@@ -48,7 +48,7 @@ struct pqtx_tx {
     struct pqtx__wire lent; /* what `wire` points to on the caller's connection */
     bool begun;             /* BEGIN was sent */
     uint64_t flights;       /* sent in it: tells a savepoint whether it has reached the server */
-    int depth;              /* bodies under way: that of pqtx_run(), and savepoints */
+    atomic_int depth;       /* bodies under way: that of pqtx_run(), and savepoints */
     uint32_t savepoints;
     struct pqtx__pending pending;
     struct pqtx__lock_timeout {

@@ -3,34 +3,59 @@
  * A number alone is no identity: it is used again, and a pooler invents one. */
 #include "backend.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
+
+#define START_US                                                                                   \
+    "(pg_catalog.date_part('epoch', a.backend_start)"                                              \
+    " OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8"
 
 void pqtx__backend_learn(struct pqtx__wire *wire, int64_t until_us)
 {
-    static const char sql[] = "SELECT a.pid, a.backend_start FROM pg_catalog.pg_stat_activity AS a"
+    static const char sql[] = "SELECT a.pid, " START_US " FROM pg_catalog.pg_stat_activity AS a"
                               " WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
     PGresult *answer = pqtx__wire_ask(wire, sql, NULL, until_us);
-    if (pqtx__is_row(answer, 2) &&
-        strtol(PQgetvalue(answer, 0, 0), NULL, 10) == PQbackendPID(wire->conn)) {
-        wire->backend_pid = PQbackendPID(wire->conn);
-        snprintf(wire->backend_start, sizeof wire->backend_start, "%s", PQgetvalue(answer, 0, 1));
-    }
+    int64_t pid, start_us;
+    if (pqtx__is_row(answer, 2) && pqtx_get_int(answer, 0, 0, &pid) == PQTX_OK &&
+        pqtx_get_int(answer, 0, 1, &start_us) == PQTX_OK && pid == PQbackendPID(wire->conn))
+        wire->backend = (struct pqtx__backend){(int)pid, start_us};
     PQclear(answer);
 }
 
-void pqtx__backend_end(struct pqtx__wire *wire, int pid, const char *start, int64_t until_us)
+static const char end_sql[] =
+    "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
+    " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
+    " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
+    " AND " START_US " OPERATOR(pg_catalog.=) $2::pg_catalog.int8";
+
+static const char cancel_sql[] =
+    "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
+    " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
+    " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
+    " AND " START_US " OPERATOR(pg_catalog.=) $2::pg_catalog.int8";
+
+static bool signal_backend(struct pqtx__wire *wire, const char *sql,
+                           const struct pqtx__backend *backend, int64_t until_us)
 {
-    static const char sql[] =
-        "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
-        " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
-        " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
-        " AND a.backend_start OPERATOR(pg_catalog.=) $2::pg_catalog.timestamptz";
-    const pqtx_value values[] = {pqtx_int(pid), pqtx_text(start)};
+    const pqtx_value values[] = {pqtx_int(backend->pid), pqtx_int(backend->start_us)};
     struct pqtx__params params;
     const char *why;
     if (pqtx__params_encode(&params, 2, values, &why) != PQTX_OK)
-        return;
-    PQclear(pqtx__wire_ask(wire, sql, &params, until_us));
+        return false;
+    PGresult *answer = pqtx__wire_ask(wire, sql, &params, until_us);
+    bool signalled = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
+    PQclear(answer);
     pqtx__params_free(&params);
+    return signalled;
+}
+
+bool pqtx__backend_end(struct pqtx__wire *wire, const struct pqtx__backend *backend,
+                       int64_t until_us)
+{
+    return signal_backend(wire, end_sql, backend, until_us);
+}
+
+bool pqtx__backend_cancel(struct pqtx__wire *wire, const struct pqtx__backend *backend,
+                          int64_t until_us)
+{
+    return signal_backend(wire, cancel_sql, backend, until_us);
 }

@@ -7,7 +7,11 @@
 void pqtx__backend_learn(struct pqtx__wire *wire, int64_t until_us);
 
 /* Ends the backend of a connection that was lost, so that it neither holds its locks nor commits
- * later.  Over another wire; only if the server still has exactly that backend. */
-void pqtx__backend_end(struct pqtx__wire *wire, int pid, const char *start, int64_t until_us);
+ * later; or cancels what it runs.  Over another wire; true if the server still had exactly that
+ * backend. */
+bool pqtx__backend_end(struct pqtx__wire *wire, const struct pqtx__backend *backend,
+                       int64_t until_us);
+bool pqtx__backend_cancel(struct pqtx__wire *wire, const struct pqtx__backend *backend,
+                          int64_t until_us);
 
 #endif

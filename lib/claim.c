@@ -41,7 +41,7 @@ static pqtx_status judge(pqtx_tx *tx, const PGresult *row, bool *own)
         return pqtx__fail(tx, PQTX_BUSY, "the event's row went away while it was looked at");
     if (strcmp(PQgetvalue(row, 0, 0), "t") == 0)
         return pqtx__fail(tx, PQTX_KEY_MISMATCH, "the event's id is taken by a void token");
-    *own = strcmp(PQgetvalue(row, 0, 1), proof->run) == 0;
+    *own = tx->doubtful && strcmp(PQgetvalue(row, 0, 1), proof->run) == 0;
     if (strcmp(PQgetvalue(row, 0, 2), "f") == 0)
         return pqtx__fail(tx, PQTX_KEY_MISMATCH,
                           "the event's id was used before with another fingerprint");
@@ -91,6 +91,8 @@ pqtx_status pqtx__claim(pqtx_tx *tx, bool *own)
         return PQTX_OK;
     PGresult *results[2] = {NULL, NULL};
     pqtx_status status = fly(tx, results);
+    if (status != PQTX_OK)
+        pqtx__proof_explain(&tx->proof, &tx->error);
     if (status == PQTX_OK && PQntuples(results[0]) == 0)
         status = judge(tx, results[1], own);
     PQclear(results[0]);

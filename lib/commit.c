@@ -13,7 +13,7 @@ static pqtx_status doubt(pqtx_tx *tx, const PGresult *error)
         pqtx__error_from_result(&tx->error, error, PQTX_PHASE_COMMIT);
     else
         pqtx__error_set(&tx->error, PQTX_IN_DOUBT, PQTX_PHASE_COMMIT, PQTX_ORIGIN_LIBPQ,
-                        "no answer to COMMIT came: the transaction may have been committed");
+                        "no answer to COMMIT came");
     tx->wire->lost = true;
     tx->error.status = PQTX_IN_DOUBT;
     tx->error.advice = PQTX_ADVICE_RESOLVE;
@@ -54,6 +54,7 @@ static pqtx_status judge_commit(pqtx_tx *tx, enum pqtx__flight flight, size_t co
     if (!error)
         return doubt(tx, NULL);
     pqtx__attempt_heed(tx, error, PQTX_PHASE_COMMIT, sent_us);
+    pqtx__proof_explain(&tx->proof, &tx->error);
     if (!proves_rollback(&tx->error))
         return doubt(tx, error);
     return tx->mark = tx->error.status;

@@ -54,7 +54,8 @@ static void describe(pqtx_error *error, const char *conninfo, bool raw, PGconn *
     char sqlstate[6] = "";
     pqtx_status status = PQTX_NO_CONNECTION;
     pqtx_advice advice = PQTX_ADVICE_LATER;
-    const char *text = "no answer: is the server running there, and reachable?";
+    const char *text = "no answer: is the server running there, and reachable? (libpq's reason can "
+                       "quote the connection string; PQTX_POOL_RAW_ERRORS shows it)";
     if (code) {
         memcpy(sqlstate, code, 5);
         status = pqtx_status_of_sqlstate(sqlstate);
@@ -121,7 +122,7 @@ static void explain(pqtx_error *error, PGconn *conn, const char *conninfo, bool 
         describe(error, conninfo, raw, conn);
     else
         pqtx__error_set(error, PQTX_NO_CONNECTION, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
-                        "no connection in the time allowed");
+                        "no connection in the time allowed, or it ended as soon as it stood");
 }
 
 /* The wire of a connection that has been started, or why there is none. */
@@ -135,7 +136,7 @@ static pqtx_status take(PGconn *conn, const char *conninfo, bool raw, const pqtx
     *wire = attached && !made->lost ? made : NULL;
     if (*wire)
         return PQTX_OK;
-    explain(error, made ? conn : NULL, conninfo, raw, attached);
+    explain(error, made && !made->unsent ? conn : NULL, conninfo, raw, attached);
     if (attached) {
         pqtx__wire_close(made, false);
     } else {
@@ -195,28 +196,24 @@ pqtx_status pqtx__connect_like(PGconn *conn, const pqtx_clock *clock, int64_t un
     return take(start_like(conn, false), "", false, clock, until_us, wire, error);
 }
 
-/* A pooler invents the backend's number.  So it must be the backend that the connection is known to
- * have, or at least a client of the same role that runs this very statement now; 200 characters of
- * it are always kept by the server. */
+/* Where nobody asked for the backend, the number is the connection's word, and a pooler invents
+ * that: so it must be a client of the same role that runs this very statement now.  200 characters
+ * of it are always kept by the server. */
 static const char cancel_sql[] =
     "SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a"
     " WHERE a.pid OPERATOR(pg_catalog.=) $1::pg_catalog.int4"
     " AND a.usename OPERATOR(pg_catalog.=) SESSION_USER"
     " AND a.state OPERATOR(pg_catalog.=) 'active'"
-    " AND CASE WHEN $3::pg_catalog.text IS NOT NULL"
-    " THEN a.backend_start OPERATOR(pg_catalog.=) $3::pg_catalog.timestamptz"
-    " ELSE pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
-    " pg_catalog.\"left\"($2::pg_catalog.text, 200) END";
+    " AND pg_catalog.\"left\"(a.query, 200) OPERATOR(pg_catalog.=)"
+    " pg_catalog.\"left\"($2::pg_catalog.text, 200)";
 
-static bool cancel_one(struct pqtx__wire *beside, const struct pqtx__wire *wire, const char *sql,
-                       int64_t until_us)
+static bool cancel_by_text(struct pqtx__wire *beside, PGconn *conn, const char *sql,
+                           int64_t until_us)
 {
-    const char *start = wire->backend_pid != 0 ? wire->backend_start : NULL;
-    const pqtx_value values[] = {pqtx_int(PQbackendPID(wire->conn)), pqtx_text(sql),
-                                 pqtx_text(start)};
+    const pqtx_value values[] = {pqtx_int(PQbackendPID(conn)), pqtx_text(sql)};
     struct pqtx__params params;
     const char *why;
-    if (pqtx__params_encode(&params, 3, values, &why) != PQTX_OK)
+    if (pqtx__params_encode(&params, 2, values, &why) != PQTX_OK)
         return false;
     PGresult *answer = pqtx__wire_ask(beside, cancel_sql, &params, until_us);
     bool asked = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
@@ -231,9 +228,10 @@ bool pqtx__cancel(const struct pqtx__wire *wire, const struct pqtx__statement *s
     PGconn *second = wire->lost ? NULL : start_like(wire->conn, true);
     struct pqtx__wire *beside = calloc(1, sizeof *beside);
     bool ready = second && beside && finish(beside, second, wire->clock, until_us);
-    bool asked = false;
-    for (size_t i = 0; ready && i < count && !asked && !beside->lost; i++)
-        asked = cancel_one(beside, wire, statements[i].sql, until_us);
+    bool asked =
+        ready && wire->backend.pid != 0 && pqtx__backend_cancel(beside, &wire->backend, until_us);
+    for (size_t i = 0; ready && wire->backend.pid == 0 && i < count && !asked; i++)
+        asked = !beside->lost && cancel_by_text(beside, wire->conn, statements[i].sql, until_us);
     if (ready) {
         pqtx__wire_close(beside, false);
     } else {

@@ -15,18 +15,27 @@ static pqtx_outcome resolve(pqtx_tx *tx)
     if (outcome == PQTX_OUTCOME_IN_DOUBT && !tx->error.detail[0])
         pqtx__text_copy(tx->error.detail, sizeof tx->error.detail, why.message);
     else if (outcome != PQTX_OUTCOME_IN_DOUBT)
-        tx->orphan.pid = 0; /* it has ended */
+        tx->orphan.backend.pid = 0; /* it has ended */
+    if (outcome == PQTX_OUTCOME_COMMITTED && tx->orphan.ended)
+        tx->flags |= PQTX_LOCAL_ONLY;
     return outcome;
+}
+
+/* No row of this server was changed.  But a NOTIFY, or a write to a foreign table, takes effect at
+ * COMMIT without an xid before: only one that was declared to read is safe to run again. */
+static pqtx_outcome settle_without_xid(pqtx_tx *tx)
+{
+    tx->flags |= PQTX_NO_CHANGE;
+    return tx->options.access >= PQTX_ACCESS_READ_ONLY ? PQTX_OUTCOME_ROLLED_BACK
+                                                       : PQTX_OUTCOME_IN_DOUBT;
 }
 
 pqtx_outcome pqtx__doubt_settle(pqtx_tx *tx)
 {
     const struct pqtx__proof *proof = &tx->proof;
     pqtx_status status = pqtx__proof_ticket(proof, &tx->ticket);
-    if (proof->by == PQTX_DOUBT_XID && proof->xid_heard && proof->xid == 0) {
-        tx->flags |= PQTX_NO_CHANGE;
-        return PQTX_OUTCOME_ROLLED_BACK;
-    }
+    if (proof->by == PQTX_DOUBT_XID && proof->xid_heard && proof->xid == 0)
+        return settle_without_xid(tx);
     if (status != PQTX_OK)
         return PQTX_OUTCOME_IN_DOUBT;
     pqtx_outcome outcome = resolve(tx);

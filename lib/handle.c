@@ -13,26 +13,25 @@ static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *option
     if (!tx)
         return NULL;
     const char *why;
-    bool ok = pqtx__options_read(&tx->options, options, &why) == PQTX_OK;
+    pqtx__options_read(&tx->options, options, &why);
     tx->clock = tx->options.clock;
     tx->pool = pool;
     tx->own = conn;
     tx->own_birth = pqtx__birth_note(false);
     tx->birth = pool ? pqtx__pool_birth(pool) : &tx->own_birth;
     tx->error = (pqtx_error)PQTX_ERROR;
+    if (pool)
+        pqtx__pool_ref(pool);
     if (!pool && !conn)
         why = "the pool or connection is NULL";
     else if (pool && pqtx__pool_is_foreign(pool))
         why = "the pool belongs to the parent process: open one in this one";
-    if (pool)
-        pqtx__pool_ref(pool);
-    if (ok && !why)
-        why = pqtx__proof_init(&tx->proof, &tx->options);
-    if (ok && !why)
+    pqtx_status status = why ? PQTX_MISUSE : pqtx__proof_init(&tx->proof, &tx->options, &why);
+    if (status == PQTX_OK)
         return tx;
-    pqtx__fail(tx, PQTX_MISUSE, "%s", why);
+    pqtx__error_set(&tx->error, status, PQTX_PHASE_NONE, PQTX_ORIGIN_LIBRARY, "%s", why);
     tx->state = PQTX__DECIDED;
-    tx->result = PQTX_MISUSE;
+    tx->result = status;
     tx->outcome = PQTX_OUTCOME_ROLLED_BACK;
     return tx;
 }

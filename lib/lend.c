@@ -89,8 +89,12 @@ static pqtx_status refuse(pqtx_error *error, pqtx_status status, const char *why
 }
 
 /* An idle connection, or a permission to open one (NULL).  False: closed, or no turn in time. */
-static bool claim(pqtx_pool *pool, int64_t until_us, struct pqtx__wire **wire)
+static bool claim(pqtx_pool *pool, bool new, int64_t until_us, struct pqtx__wire **wire)
 {
+    if (pool->closed && new) { /* to find out what became of a transaction that is under way */
+        pool->open++;
+        return true;
+    }
     if (pool->closed)
         return false;
     if (pool->turns.count > 0) /* those who wait already come first */
@@ -116,12 +120,11 @@ static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t timeout_us, struct
                            pqtx_error *error)
 {
     *wire = NULL;
+    int64_t now = pqtx__now(pool->clock), until_us = now + timeout_us;
     int64_t limit_us = us(pool->options.acquire_timeout_ms);
-    if (limit_us > 0 && limit_us < timeout_us)
-        timeout_us = limit_us;
-    int64_t until_us = pqtx__now(pool->clock) + timeout_us;
+    bool limited = limit_us > 0 && limit_us < timeout_us;
     pthread_mutex_lock(&pool->lock);
-    bool claimed = claim(pool, until_us, wire);
+    bool claimed = claim(pool, new, limited ? now + limit_us : until_us, wire);
     bool closed = pool->closed;
     int64_t suspect_us = pool->suspect_us;
     pthread_mutex_unlock(&pool->lock);
@@ -181,6 +184,8 @@ void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire)
     int64_t now = pqtx__now(pool->clock);
     bool clean = is_clean(wire);
     struct pqtx__wire *unwanted = NULL;
+    for (PGnotify *note; (note = PQnotifies(wire->conn)) != NULL; PQfreemem(note))
+        continue; /* nobody else would take them */
     wire->notice = NULL;
     wire->clock = pool->clock;
     wire->idle_since_us = now;

@@ -87,10 +87,10 @@ static bool may_connect_later(const pqtx_tx *tx)
  * has already got: it goes first. */
 static void end_orphan(pqtx_tx *tx, struct pqtx__wire *wire)
 {
-    if (tx->orphan.pid == 0)
+    if (tx->orphan.backend.pid == 0)
         return;
-    pqtx__backend_end(wire, tx->orphan.pid, tx->orphan.start, tx->give_up_us);
-    tx->orphan.pid = 0;
+    tx->orphan.ended |= pqtx__backend_end(wire, &tx->orphan.backend, tx->give_up_us);
+    tx->orphan.backend.pid = 0;
 }
 
 /* Gets a connection and begins an attempt on it; false if the run ends for want of one. */
@@ -185,6 +185,8 @@ static void end_done(pqtx_tx *tx, bool own)
     tx->doubtful = false;
     if (was_doubtful)
         pqtx__report_resolved(tx);
+    if (own && tx->orphan.ended)
+        tx->flags |= PQTX_LOCAL_ONLY;
     pqtx__decide(tx, own ? PQTX_OK : PQTX_DONE_BEFORE, PQTX_OUTCOME_COMMITTED);
     if (own)
         pqtx__actions_commit(&tx->actions);

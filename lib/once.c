@@ -19,7 +19,7 @@
     "    run text,\n"                                                                              \
     "    fingerprint bytea,\n"                                                                     \
     "    answer bytea,\n"                                                                          \
-    "    at timestamptz NOT NULL DEFAULT now()\n"                                                  \
+    "    at timestamptz NOT NULL DEFAULT clock_timestamp()\n"                                      \
     ")"
 
 const char *pqtx_once_ddl(void)

@@ -3,11 +3,17 @@
  * The event's row goes first, so that a second run of the same event waits; the token goes in front
  * of COMMIT, so that it costs no round trip; the xid is asked for along with the statements until
  * there is one. */
+#define _DEFAULT_SOURCE
 #include "proof.h"
+#include "error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#ifdef __APPLE__
+#include <sys/random.h>
+#endif
 
 #define EVENT_ID_MAX    200
 #define FINGERPRINT_MAX 1024
@@ -37,36 +43,54 @@ static void *copy(const void *bytes, size_t len)
     return copied;
 }
 
-static void write_token(const pqtx_clock *clock, char token[PQTX__TOKEN_SIZE])
+/* 128 bits that nobody else draws: from the system, since the clock's random numbers may repeat. */
+static bool draw(uint64_t identity[2])
 {
-    unsigned long long high = clock->random(clock->arg), low = clock->random(clock->arg);
-    snprintf(token, PQTX__TOKEN_SIZE, "%016llx%016llx", high, low);
+    return getentropy(identity, 2 * sizeof identity[0]) == 0;
 }
 
-const char *pqtx__proof_init(struct pqtx__proof *proof, const pqtx_options *o)
+static void write_token(const uint64_t identity[2], uint64_t number, char token[PQTX__TOKEN_SIZE])
 {
+    snprintf(token, PQTX__TOKEN_SIZE, "%016llx%016llx", (unsigned long long)identity[0],
+             (unsigned long long)(identity[1] + number));
+}
+
+static const char *fault_of(const pqtx_options *o)
+{
+    size_t len = o->event_id ? strlen(o->event_id) : 1;
+    if (!pqtx__once_schema(o->once_schema))
+        return "options.once_schema is not a plain name: letters, digits and _, at most 63";
+    if (len == 0 || len > EVENT_ID_MAX)
+        return "options.event_id is empty or longer than 200 bytes";
+    if (o->event_id && o->fingerprint_len > FINGERPRINT_MAX)
+        return "options.fingerprint is longer than 1024 bytes";
+    return NULL;
+}
+
+pqtx_status pqtx__proof_init(struct pqtx__proof *proof, const pqtx_options *o, const char **why)
+{
+    *why = fault_of(o);
+    if (*why)
+        return PQTX_MISUSE;
     proof->by = o->in_doubt == PQTX_DOUBT_DEFAULT ? PQTX_DOUBT_REPORT : o->in_doubt;
     if (proof->by == PQTX_DOUBT_TOKEN && o->access >= PQTX_ACCESS_READ_ONLY)
         proof->by = PQTX_DOUBT_XID; /* it cannot write a token, and will have no xid either */
-    const char *schema = pqtx__once_schema(o->once_schema);
-    if (!schema)
-        return "options.once_schema is not a plain name: letters, digits and _, at most 63";
-    snprintf(proof->schema, sizeof proof->schema, "%s", schema);
-    write_token(o->clock, proof->run);
+    snprintf(proof->schema, sizeof proof->schema, "%s", pqtx__once_schema(o->once_schema));
+    if (!draw(proof->identity)) {
+        *why = "the system gives no random numbers, which an identity needs";
+        return PQTX_RESOURCES;
+    }
+    write_token(proof->identity, 0, proof->run);
     if (!o->event_id)
-        return NULL;
-    size_t len = strlen(o->event_id);
-    if (len == 0 || len > EVENT_ID_MAX)
-        return "options.event_id is empty or longer than 200 bytes";
-    if (o->fingerprint_len > FINGERPRINT_MAX)
-        return "options.fingerprint is longer than 1024 bytes";
-    proof->event_id = copy(o->event_id, len);
+        return PQTX_OK;
+    proof->event_id = copy(o->event_id, strlen(o->event_id));
     if (o->fingerprint)
         proof->fingerprint = copy(o->fingerprint, o->fingerprint_len);
     proof->fingerprint_len = o->fingerprint_len;
-    if (!proof->event_id || (o->fingerprint && !proof->fingerprint))
-        return "no memory for the event's id";
-    return NULL;
+    if (proof->event_id && (proof->fingerprint || !o->fingerprint))
+        return PQTX_OK;
+    *why = "no memory for the event's id";
+    return PQTX_NO_MEMORY;
 }
 
 void pqtx__proof_free(struct pqtx__proof *proof)
@@ -76,12 +100,12 @@ void pqtx__proof_free(struct pqtx__proof *proof)
     free(proof->answer);
 }
 
-void pqtx__proof_begin(struct pqtx__proof *proof, const pqtx_clock *clock)
+void pqtx__proof_begin(struct pqtx__proof *proof, uint32_t attempt)
 {
     proof->xid = 0;
     proof->xid_heard = false;
     if (proof->by == PQTX_DOUBT_TOKEN)
-        write_token(clock, proof->token);
+        write_token(proof->identity, attempt, proof->token);
     free(proof->answer);
     proof->answer = NULL;
     proof->answer_len = 0;
@@ -92,7 +116,8 @@ static const char xid_sql[] =
     "SELECT x.xid, CASE WHEN x.xid IS NOT NULL THEN"
     " (SELECT c.system_identifier FROM pg_catalog.pg_control_system() AS c) END,"
     " CASE WHEN x.xid IS NOT NULL THEN pg_catalog.\"left\"("
-    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) END"
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8) END,"
+    " CASE WHEN x.xid IS NOT NULL THEN " PQTX__ERA_SQL " END"
     " FROM (SELECT pg_catalog.pg_current_xact_id_if_assigned()) AS x(xid)";
 
 bool pqtx__proof_rides(const struct pqtx__proof *proof)
@@ -115,11 +140,12 @@ static uint64_t number_of(const PGresult *answer, int column, const char *digits
 void pqtx__proof_heed_xid(struct pqtx__proof *proof, const PGresult *answer)
 {
     proof->xid_heard = false;
-    if (!pqtx__is_row(answer, 3))
+    if (!pqtx__is_row(answer, 4))
         return;
     proof->xid = number_of(answer, 0, "0123456789", 10);
     proof->system_identifier = number_of(answer, 1, "0123456789", 10);
     proof->timeline = (int32_t)number_of(answer, 2, "0123456789ABCDEF", 16);
+    proof->era = (int64_t)number_of(answer, 3, "0123456789", 10);
     proof->xid_heard = PQgetisnull(answer, 0, 0) || proof->xid != 0;
 }
 
@@ -149,6 +175,15 @@ bool pqtx__proof_send_token(const struct pqtx__proof *proof, struct pqtx__wire *
                            PQTX_ARGS(pqtx_text(proof->token)));
 }
 
+void pqtx__proof_explain(const struct pqtx__proof *proof, pqtx_error *error)
+{
+    bool needs_table = proof->event_id || proof->by == PQTX_DOUBT_TOKEN;
+    if (needs_table && strcmp(error->sqlstate, "42P01") == 0 && !error->hint[0])
+        pqtx__text_copy(error->hint, sizeof error->hint,
+                        "an event_id, or in_doubt by token, needs the table pqtx_once: "
+                        "pqtx_once_install() makes it, pqtx_once_ddl() prints it");
+}
+
 pqtx_status pqtx__proof_ticket(const struct pqtx__proof *proof, pqtx_ticket *ticket)
 {
     *ticket = (pqtx_ticket)PQTX_TICKET;
@@ -160,6 +195,7 @@ pqtx_status pqtx__proof_ticket(const struct pqtx__proof *proof, pqtx_ticket *tic
         ticket->xid = proof->xid;
         ticket->system_identifier = proof->system_identifier;
         ticket->timeline = proof->timeline;
+        ticket->era = proof->era;
     }
     return ticket->by == PQTX_DOUBT_TOKEN || ticket->xid ? PQTX_OK : PQTX_NOT_FOUND;
 }

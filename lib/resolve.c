@@ -28,10 +28,8 @@ static const char *fault_of(const pqtx_pool *pool, const pqtx_ticket *ticket, in
         return "the pool belongs to the parent process: open one in this one";
     if (timeout_ms < 0 || timeout_ms > 2147483647)
         return "timeout_ms is not within 0 … 2147483647";
-    if (ticket->by == PQTX_DOUBT_TOKEN && !pqtx__once_schema(ticket->schema))
-        return "the ticket's schema is not a plain name";
-    if (ticket->by != PQTX_DOUBT_TOKEN && ticket->by != PQTX_DOUBT_XID)
-        return "the ticket holds nothing to resolve by";
+    if (!pqtx__ticket_is_good(ticket))
+        return "the ticket holds nothing to resolve by, or was damaged";
     return NULL;
 }
 
@@ -43,12 +41,14 @@ pqtx_status pqtx_resolve(pqtx_pool *pool, const pqtx_ticket *ticket, int64_t tim
     const char *why = fault_of(pool, ticket, timeout_ms, outcome);
     if (why)
         return pqtx__error_report(error, PQTX_MISUSE, why);
-    static const struct pqtx__orphan unknown = {0};
+    struct pqtx__orphan unknown = {.ended = false};
     const pqtx_clock *clock = pqtx__pool_clock(pool);
     const struct pqtx__source source = {pool, NULL, clock};
     int64_t until_us = pqtx__now(clock) + (timeout_ms ? timeout_ms : TIMEOUT_MS) * 1000;
     pqtx_error last = PQTX_ERROR;
+    pqtx__pool_ref(pool); /* it may be closed meanwhile */
     *outcome = pqtx__resolve(&source, ticket, &unknown, until_us, &last);
+    pqtx__pool_unref(pool);
     if (*outcome != PQTX_OUTCOME_IN_DOUBT)
         return PQTX_OK;
     last.status = PQTX_IN_DOUBT;

@@ -91,7 +91,8 @@ static enum verdict ask_by_token(struct pqtx__wire *wire, const pqtx_ticket *tic
 
 /* The identifiers come first: without them pg_xact_status() may speak of another transaction. */
 static const char xid_sql[] =
-    "SELECT s.here, CASE WHEN s.here THEN pg_catalog.pg_xact_status($3::pg_catalog.xid8) END"
+    "SELECT s.here, CASE WHEN s.here THEN pg_catalog.pg_xact_status($3::pg_catalog.xid8) END,"
+    " " PQTX__ERA_SQL " OPERATOR(pg_catalog.=) $4::pg_catalog.int8"
     " FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN false ELSE"
     " (SELECT c.system_identifier OPERATOR(pg_catalog.=) $1::pg_catalog.int8"
     " FROM pg_catalog.pg_control_system() AS c)"
@@ -100,13 +101,17 @@ static const char xid_sql[] =
 
 static enum verdict read_status(const PGresult *answer, pqtx_error *error)
 {
-    if (!pqtx__is_row(answer, 2))
+    if (!pqtx__is_row(answer, 3))
         return UNDER_WAY;
     if (!says(answer, 0, "t"))
         return unknowable(error, "the server is a standby, or on another timeline since: an xid of "
                                  "before proves nothing there");
     if (PQgetisnull(answer, 0, 1))
         return unknowable(error, "the transaction is too old: its status is gone");
+    if (says(answer, 1, "committed") && !says(answer, 2, "t"))
+        return unknowable(error,
+                          "the server may have crashed since, and have given the xid, if it had "
+                          "not reached the disk, to another transaction");
     if (says(answer, 1, "committed"))
         return COMMITTED;
     return says(answer, 1, "aborted") ? ROLLED_BACK : UNDER_WAY;
@@ -120,10 +125,11 @@ static enum verdict ask_by_xid(struct pqtx__wire *wire, const pqtx_ticket *ticke
              (long long)ticket->system_identifier);
     snprintf(timeline, sizeof timeline, "%08X", (unsigned)ticket->timeline);
     snprintf(xid, sizeof xid, "%llu", (unsigned long long)ticket->xid);
-    const pqtx_value values[] = {pqtx_text(system_identifier), pqtx_text(timeline), pqtx_text(xid)};
+    const pqtx_value values[] = {pqtx_text(system_identifier), pqtx_text(timeline), pqtx_text(xid),
+                                 pqtx_int(ticket->era)};
     struct pqtx__params params;
     const char *why;
-    if (pqtx__params_encode(&params, 3, values, &why) != PQTX_OK)
+    if (pqtx__params_encode(&params, 4, values, &why) != PQTX_OK)
         return UNDER_WAY;
     PGresult *answer = pqtx__wire_ask(wire, xid_sql, &params, until_us);
     pqtx__params_free(&params);
@@ -155,7 +161,7 @@ static void leave(const struct pqtx__source *source, struct pqtx__wire *wire)
 }
 
 static enum verdict ask(const struct pqtx__source *source, const pqtx_ticket *ticket,
-                        const struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error)
+                        struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error)
 {
     struct pqtx__wire *wire = reach(source, until_us, error);
     if (!wire)
@@ -163,14 +169,14 @@ static enum verdict ask(const struct pqtx__source *source, const pqtx_ticket *ti
     enum verdict verdict = ticket->by == PQTX_DOUBT_TOKEN
                                ? ask_by_token(wire, ticket, until_us, error)
                                : ask_by_xid(wire, ticket, until_us, error);
-    if (verdict == UNDER_WAY && orphan->pid != 0 && !wire->lost)
-        pqtx__backend_end(wire, orphan->pid, orphan->start, until_us);
+    if (verdict == UNDER_WAY && orphan->backend.pid != 0 && !wire->lost)
+        orphan->ended |= pqtx__backend_end(wire, &orphan->backend, until_us);
     leave(source, wire);
     return verdict;
 }
 
 pqtx_outcome pqtx__resolve(const struct pqtx__source *source, const pqtx_ticket *ticket,
-                           const struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error)
+                           struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error)
 {
     const pqtx_clock *clock = source->clock;
     pqtx__error_set(error, PQTX_IN_DOUBT, PQTX_PHASE_COMMIT, PQTX_ORIGIN_LIBRARY,

@@ -13,14 +13,15 @@ struct pqtx__source {
     const pqtx_clock *clock;
 };
 
-/* The backend that may still be at work on the transaction; pid 0 if it is not known. */
+/* The backend that may still be at work on a transaction; its pid 0 if it is not known.  Once it
+ * was ended, a commit may be one that was waiting for a standby. */
 struct pqtx__orphan {
-    int pid;
-    char start[40];
+    struct pqtx__backend backend;
+    bool ended;
 };
 
 /* COMMITTED or ROLLED_BACK for good, or IN_DOUBT with the error that says why. */
 pqtx_outcome pqtx__resolve(const struct pqtx__source *source, const pqtx_ticket *ticket,
-                           const struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error);
+                           struct pqtx__orphan *orphan, int64_t until_us, pqtx_error *error);
 
 #endif

@@ -39,7 +39,8 @@ bool pqtx__retry_is_due(const pqtx_tx *tx)
         return false;
     /* A server that refuses to write does so again, unless it was left; and 08xxx can also be
      * raised by a statement, about another connection than ours. */
-    if (tx->mark == PQTX_READ_ONLY || tx->mark == PQTX_NO_CONNECTION)
+    if (tx->error.origin != PQTX_ORIGIN_LIBRARY &&
+        (tx->mark == PQTX_READ_ONLY || tx->mark == PQTX_NO_CONNECTION))
         return lost;
     return tx->mark != PQTX_STALE_STATEMENT || !tx->was_stale;
 }

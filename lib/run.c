@@ -4,22 +4,33 @@
 
 #include <pqtx/run.h>
 
+/* What a savepoint answered and the body passes on has an error that says more. */
+static void say(pqtx_tx *tx, pqtx_status status)
+{
+    if (status == tx->error.status && tx->error.attempt == tx->attempts)
+        tx->mark = status;
+    else
+        pqtx__fail(tx, status, "the body returned %s", pqtx_status_name(status));
+    tx->final = true;
+}
+
 /* The body's word, and what it may have swallowed: the first error decides. */
 static void run_body(pqtx_tx *tx, pqtx_work work, void *arg)
 {
     tx->depth = 1;
     pqtx_status status = work(tx, arg);
     tx->depth = 0;
-    if (tx->mark == PQTX_OK && status != PQTX_OK) {
-        bool passed_on = status == tx->error.status && tx->error.attempt == tx->attempts;
-        if (passed_on) /* what a savepoint answered: its error says more */
-            tx->mark = status;
-        else
-            pqtx__fail(tx, status, "the body returned %s", pqtx_status_name(status));
-        tx->final = true;
+    bool sayable = status == PQTX_OK || pqtx__body_may_say(status);
+    if (tx->mark == PQTX_OK && !sayable) {
+        pqtx__fail(tx, PQTX_MISUSE,
+                   "the body returned %d (%s), which only the library can say: return a status of "
+                   "your own, from PQTX_USER (1000) up",
+                   (int)status, pqtx_status_name(status));
+    } else if (tx->mark == PQTX_OK && status != PQTX_OK) {
+        say(tx, status);
     } else if (tx->mark != PQTX_OK && status == PQTX_OK) {
         tx->error.flags |= PQTX_ERROR_SWALLOWED;
-    } else if (tx->mark != PQTX_OK && status != tx->mark && !pqtx__retry_is_due(tx)) {
+    } else if (sayable && status != tx->mark && !pqtx__retry_is_due(tx)) {
         tx->mark = status; /* its own word for the failure */
         tx->final = true;
     }

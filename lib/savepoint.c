@@ -90,9 +90,10 @@ pqtx_status pqtx_savepoint(pqtx_tx *tx, pqtx_work work, void *arg)
     if (status != PQTX_OK)
         return status;
     status = work(tx, arg);
-    if (atomic_exchange(&tx->busy, 1))
-        return PQTX_MISUSE; /* another thread is inside: nothing here is ours to touch */
     tx->depth--;
+    /* In a forked child, or with another thread inside, nothing here is ours to touch. */
+    if (!pqtx__born_here(tx->birth) || atomic_exchange(&tx->busy, 1))
+        return PQTX_MISUSE;
     status = settle(tx, &savepoint, status);
     pqtx__tx_leave(tx);
     return status;

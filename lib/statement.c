@@ -82,3 +82,14 @@ const char *pqtx__statement_fault(const char *sql)
         return "COPY does not work in pipeline mode, in which every statement is sent";
     return NULL;
 }
+
+int pqtx__statement_reads(const char *sql)
+{
+    static const char *const readers[] = {"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE",
+                                          "WITH",   "VALUES", "TABLE",  "CALL"};
+    const char *word = skip_blank(sql);
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
+        if (is_word(word, readers[i]))
+            return 1;
+    return 0;
+}

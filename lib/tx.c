@@ -3,6 +3,7 @@
 #include "statement.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 pqtx_status pqtx__tx_enter(pqtx_tx *tx)
 {
@@ -64,6 +65,8 @@ pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_va
 pqtx_status pqtx__tx_rows(pqtx_tx *tx, PGresult *result, bool one, int64_t *rows)
 {
     const char *text = PQcmdTuples(result);
+    if (!*text && strncmp(PQcmdStatus(result), "MERGE ", 6) == 0)
+        text = PQcmdStatus(result) + 6;                       /* libpq 14 does not know it */
     bool returns = PQresultStatus(result) == PGRES_TUPLES_OK; /* SHOW and CALL count nothing */
     if (!*text && !returns)
         return pqtx__fail(tx, PQTX_MISUSE, "%s has no row count", PQcmdStatus(result));
@@ -108,14 +111,22 @@ pqtx_status pqtx_exec_one(pqtx_tx *tx, const char *sql, int count, const pqtx_va
     return exec(tx, sql, count, values, true, result);
 }
 
+/* A plain 1 or -1 is how many a function says that it failed; taken for PQTX_DONE_BEFORE it would
+ * say that the work was done. */
+bool pqtx__body_may_say(pqtx_status status)
+{
+    return (int)status > PQTX_DONE_BEFORE && status != PQTX_IN_DOUBT;
+}
+
 pqtx_status pqtx_fail(pqtx_tx *tx, pqtx_status status)
 {
     pqtx_status mark = pqtx__tx_enter(tx);
     if (mark != PQTX_OK)
         return mark;
-    if ((int)status <= PQTX_OK || status == PQTX_IN_DOUBT)
-        status = pqtx__fail(tx, PQTX_MISUSE, "pqtx_fail() with %s, which is no failure",
-                            pqtx_status_name(status));
+    if (!pqtx__body_may_say(status))
+        status =
+            pqtx__fail(tx, PQTX_MISUSE, "pqtx_fail() with %d (%s), which only the library can say",
+                       (int)status, pqtx_status_name(status));
     else
         pqtx__fail(tx, status, "the body asked for it");
     pqtx__tx_leave(tx);

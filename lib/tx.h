@@ -8,6 +8,9 @@
 pqtx_status pqtx__tx_enter(pqtx_tx *tx);
 void pqtx__tx_leave(pqtx_tx *tx);
 
+/* Whether a body may give this status as its own word for a failure. */
+bool pqtx__body_may_say(pqtx_status status);
+
 /* The rows that a statement returned or affected; marks the attempt if it has no such count, or,
  * for `one`, if there is not exactly one. */
 pqtx_status pqtx__tx_rows(pqtx_tx *tx, PGresult *result, bool one, int64_t *rows);

@@ -99,25 +99,27 @@ struct pair {
 };
 
 /* The SELECT must not evaluate the condition on the row as the UPDATE has changed it, where it
- * could fail: so the UPDATE leaves a word, and the SELECT takes it away.  The key stands in ON,
- * which is looked at before the select list, so that it gives the parameters their types. */
-#define CHANGED "pg_catalog.set_config('pqtx.changed', 'yes', true) OPERATOR(pg_catalog.=) 'yes'"
-#define VERDICT                                                                                    \
-    "CASE WHEN pg_catalog.current_setting('pqtx.changed', true) OPERATOR(pg_catalog.=) 'yes'"      \
-    " THEN pg_catalog.set_config('pqtx.changed', '', true) IS NULL ELSE ("
-
-static struct pair write_pair(PGconn *conn, const pqtx_change *c, int count)
+ * could fail: so the UPDATE leaves a word, of this call alone, and the SELECT looks for it.  The
+ * key stands in ON, which is looked at before the select list, so that it gives the parameters
+ * their types. */
+static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count)
 {
     struct pair pair = {NULL, NULL};
     const char *returning = c->returning ? c->returning : "*";
-    char *name = table_name(conn, c);
+    char *name = table_name(tx->wire->conn, c);
     char *limit = limit_clause(count);
+    char word[24];
+    snprintf(word, sizeof word, "%llu", (unsigned long long)tx->flights + 1);
     if (name && limit) {
         pair.update = join((const char *const[]){
             "UPDATE ", name, " SET ", c->set, "\nWHERE (", c->key, "\n) AND (", c->condition,
-            "\n) RETURNING ", returning, "\n, " CHANGED, NULL});
+            "\n) RETURNING ", returning, "\n, pg_catalog.set_config('pqtx.changed', '", word,
+            "', true) IS NOT NULL", NULL});
         pair.select = join((const char *const[]){
-            "SELECT ", returning, "\n, " VERDICT, c->condition, "\n) END FROM ", name,
+            "SELECT ", returning,
+            "\n, CASE WHEN pg_catalog.current_setting('pqtx.changed', true)"
+            " OPERATOR(pg_catalog.=) '",
+            word, "' THEN true ELSE (", c->condition, "\n) END FROM ", name,
             " INNER JOIN (SELECT) AS pqtx_one ON (", c->key, "\n)", limit, NULL});
     }
     free(name);
@@ -187,7 +189,7 @@ static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
         return pqtx__fail(tx, status, "no memory for the statement's values");
     if (status != PQTX_OK)
         return pqtx__fail(tx, status, "%s", why);
-    struct pair pair = write_pair(tx->wire->conn, change, count);
+    struct pair pair = write_pair(tx, change, count);
     status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
         status = try_once(tx, &pair, &params, row);

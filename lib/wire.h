@@ -39,9 +39,10 @@ struct pqtx__wire {
     pqtx__notice notice;
     void *notice_arg;
 
-    /* The backend's identity, 0 and "" if a pooler stands between or nobody asked. */
-    int backend_pid;
-    char backend_start[40];
+    struct pqtx__backend {
+        int pid; /* 0: a pooler stands between, or nobody asked */
+        int64_t start_us;
+    } backend;
 
     /* for the pool */
     int64_t opened_us, idle_since_us;

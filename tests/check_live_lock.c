@@ -209,7 +209,7 @@ END_TEST
 
 /* ---- several keys */
 
-START_TEST(several_keys_are_taken_once_each)
+START_TEST(several_keys_may_hold_one_twice)
 {
     static const int64_t keys[] = {5, -3, 5, INT64_MAX, 0, -3, INT64_MIN};
     begin();
@@ -609,7 +609,7 @@ static Suite *suite(void)
     tcase_add_test(c, waiting_for_a_lock_ends_busy_and_marks_the_attempt);
     tcase_add_test(c, a_waiting_lock_is_had_when_its_holder_lets_go);
     tcase_add_test(c, locks_are_released_with_the_transaction_or_the_savepoint);
-    tcase_add_test(c, several_keys_are_taken_once_each);
+    tcase_add_test(c, several_keys_may_hold_one_twice);
     tcase_add_test(c, several_keys_are_taken_in_ascending_order);
     tcase_add_test(c, no_keys_lock_nothing);
     tcase_add_test(c, null_keys_are_misuse);

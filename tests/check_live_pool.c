@@ -446,7 +446,12 @@ END_TEST
 
 static pqtx_status lose_twice(pqtx_tx *tx, void *arg)
 {
-    return pqtx_attempts(tx) <= 2 ? pqtx_fail(tx, *(pqtx_status *)arg) : PQTX_OK;
+    pqtx_status cause = *(pqtx_status *)arg;
+    if (pqtx_attempts(tx) > 2)
+        return PQTX_OK;
+    if (cause == PQTX_NO_CONNECTION)
+        return pqtx_exec(tx, "SELECT pg_terminate_backend(pg_backend_pid())", PQTX_NO_ARGS, NULL);
+    return pqtx_fail(tx, cause);
 }
 
 START_TEST(the_statistics_add_up)
@@ -457,7 +462,8 @@ START_TEST(the_statistics_add_up)
     pqtx_pool *pool = open_of(2);
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
         pqtx_status cause = causes[i];
-        assert_status(pqtx_run(pool, NULL, lose_twice, &cause, NULL), PQTX_OK, NULL);
+        pqtx_error error = PQTX_ERROR;
+        assert_status(pqtx_run(pool, NULL, lose_twice, &cause, &error), PQTX_OK, &error);
     }
     assert_status(pqtx_run(pool, NULL, lose_twice, &refused, NULL), PQTX_CHECK, NULL);
     pqtx_tx *open = hold_tx(pool, NULL, NULL);
@@ -472,6 +478,7 @@ START_TEST(the_statistics_add_up)
     ck_assert_uint_eq(s.retries_busy, 2);
     ck_assert_uint_eq(s.retries_connection, 2);
     ck_assert_uint_eq(s.retries_other, 2);
+    ck_assert_uint_eq(s.drops, 2);
     ck_assert_uint_eq(s.open_count, 1);
     ck_assert_uint_eq(s.idle_count, 0);
     pqtx_free(open); /* left in the middle: it ended, rolled back */

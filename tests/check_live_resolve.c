@@ -321,7 +321,7 @@ START_TEST(what_is_no_ticket_is_misuse)
     pqtx_ticket none = PQTX_TICKET, good = PQTX_TICKET, ticket;
     pqtx_outcome outcome = PQTX_OUTCOME_OPEN;
     pqtx_error error = PQTX_ERROR;
-    ck_assert_int_eq(pqtx_ticket_parse("pqtx1 xid 1 1 700", &good), PQTX_OK);
+    ck_assert_int_eq(pqtx_ticket_parse("pqtx1 xid 1 1 700 0", &good), PQTX_OK);
     ck_assert_int_eq(pqtx_resolve(NULL, &good, 0, &outcome, &error), PQTX_MISUSE);
     ck_assert_int_eq(outcome, PQTX_OUTCOME_IN_DOUBT);
     ck_assert_int_eq(pqtx_resolve(pool, NULL, 0, &outcome, &error), PQTX_MISUSE);
@@ -394,13 +394,19 @@ START_TEST(a_run_without_the_table_fails_before_there_is_doubt)
 }
 END_TEST
 
-START_TEST(a_reader_whose_answer_is_lost_has_nothing_to_lose)
+/* What has no xid may still have notified, or have written elsewhere. */
+START_TEST(without_a_change_a_lost_answer_is_in_doubt_and_says_so)
 {
     struct trial trial;
     trial_init(&trial, pool, PQTX_DOUBT_XID);
     trial.id = 0;
     trial.point = PQTX_POINT_COMMIT_ANSWERED;
     trial.last = 1;
+    trial_run(&trial);
+    assert_trial(&trial, PQTX_IN_DOUBT);
+    ck_assert_int_eq(trial.runs, 1);
+    ck_assert_uint_eq(trial.flags, PQTX_NO_CHANGE);
+    trial.options.access = PQTX_ACCESS_READ_ONLY;
     trial_run(&trial);
     assert_trial(&trial, PQTX_OK);
     ck_assert_int_eq(trial.runs, 2);
@@ -495,7 +501,7 @@ static Suite *suite(void)
     ADD_FOR_EACH_KIND(there_is_a_ticket_only_after_doubt);
     tcase_add_test(tests, a_ticket_of_a_run_that_only_reports_holds_nothing);
     tcase_add_test(tests, a_run_without_the_table_fails_before_there_is_doubt);
-    tcase_add_test(tests, a_reader_whose_answer_is_lost_has_nothing_to_lose);
+    tcase_add_test(tests, without_a_change_a_lost_answer_is_in_doubt_and_says_so);
     ADD_FOR_EACH_KIND(a_read_only_transaction_can_be_resolved_by_anything);
     tcase_add_test(tests, sessions_that_read_only_and_serializable_by_default_resolve);
     tcase_add_test(tests, a_role_without_privileges_but_on_the_tables_resolves);

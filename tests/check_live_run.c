@@ -572,6 +572,13 @@ END_TEST
 static const pqtx_status words[] = {PQTX_SERIALIZATION, PQTX_BUSY,     PQTX_NO_CONNECTION,
                                     PQTX_STOPPED,       PQTX_IN_DOUBT, PQTX_DONE_BEFORE,
                                     (pqtx_status)-1};
+
+/* Only the library can say that it is done, or in doubt; and -1 is no status. */
+static pqtx_status heard(pqtx_status said)
+{
+    return (int)said > PQTX_DONE_BEFORE && said != PQTX_IN_DOUBT ? said : PQTX_MISUSE;
+}
+
 static pqtx_status word;
 
 static pqtx_status say_word(pqtx_tx *tx, int run)
@@ -586,7 +593,7 @@ START_TEST(a_status_without_a_failed_call_is_never_begun_again)
     pqtx_error error = PQTX_ERROR;
     pqtx_stats stats = PQTX_STATS;
     word = words[_i];
-    assert_ends(say_word, NULL, word, "", &error);
+    assert_ends(say_word, NULL, heard(word), "", &error);
     pqtx_pool_stats(pool, &stats);
     ck_assert_uint_eq(stats.rollbacks, 1);
     ck_assert_uint_eq(stats.in_doubt, 0);
@@ -598,7 +605,7 @@ START_TEST(a_status_without_a_failed_call_leaves_the_callers_connection_idle)
 {
     struct story story = {.meet = say_word};
     word = words[_i];
-    ck_assert_int_eq(pqtx_run_on(other, NULL, tell, &story, NULL), word);
+    ck_assert_int_eq(pqtx_run_on(other, NULL, tell, &story, NULL), heard(word));
     ck_assert_int_eq(PQtransactionStatus(other), PQTRANS_IDLE);
     ck_assert_str_eq(marks(), "");
 }

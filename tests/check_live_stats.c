@@ -275,6 +275,8 @@ static pqtx_status lose_once(pqtx_tx *tx, void *arg)
     *sqlstate = NULL;
     if (!code)
         return PQTX_OK;
+    if (strcmp(code, "57P01") == 0) /* no statement can only say so */
+        return pqtx_exec(tx, "SELECT pg_terminate_backend(pg_backend_pid())", PQTX_NO_ARGS, NULL);
     snprintf(statement, sizeof statement, "DO $$ BEGIN RAISE 'lost' USING ERRCODE = '%s'; END $$",
              code);
     return pqtx_exec(tx, statement, PQTX_NO_ARGS, NULL);

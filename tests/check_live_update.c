@@ -255,6 +255,31 @@ START_TEST(a_condition_that_comes_true_in_between_is_tried_again)
 }
 END_TEST
 
+/* The first change moves its row out of its own sight; the second one is another matter. */
+static pqtx_status rename_then_change(pqtx_tx *tx, void *arg)
+{
+    pqtx_change change = take_one();
+    change.condition = "v >= $2";
+    change.set = "key = 'moved'";
+    pqtx_status status =
+        pqtx_update_if(tx, &change, PQTX_ARGS(PQTX_TEXT("first"), PQTX_INT(0)), NULL);
+    return status == PQTX_OK ? change_row(tx, arg) : status;
+}
+
+START_TEST(a_change_before_it_in_the_transaction_does_not_blur_the_verdict)
+{
+    struct try try = {.change = take_one(), .count = 2, .values = kz_and_one()};
+    struct task task = task_of(&try);
+    sql(monitor, "CREATE SEQUENCE asked");
+    start_row("5");
+    sql(monitor, "INSERT INTO stock VALUES ('first', 0)");
+    try.change.condition = "nextval('asked') >= 2 AND v >= $2";
+    task.work = rename_then_change;
+    run_task(&task, PQTX_OK);
+    assert_final("4");
+}
+END_TEST
+
 START_TEST(a_row_that_never_stands_still_is_busy_after_five_tries)
 {
     struct try try = {.change = take_one(), .count = 2, .values = kz_and_one()};
@@ -716,6 +741,7 @@ static Suite *suite(void)
     tcase_add_test(c, a_change_that_is_rolled_back_meanwhile_never_was);
     tcase_add_test(c, two_who_take_the_last_one_get_one_yes_and_one_no);
     tcase_add_test(c, a_condition_that_comes_true_in_between_is_tried_again);
+    tcase_add_test(c, a_change_before_it_in_the_transaction_does_not_blur_the_verdict);
     tcase_add_test(c, a_row_that_never_stands_still_is_busy_after_five_tries);
     tcase_add_test(c, a_change_without_rivals_gives_the_new_row);
     tcase_add_test(c, returning_chooses_the_columns);

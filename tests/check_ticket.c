@@ -16,13 +16,14 @@ static pqtx_ticket by_token(const char *schema, const char *token)
     return ticket;
 }
 
-static pqtx_ticket by_xid(uint64_t system_identifier, int32_t timeline, uint64_t xid)
+static pqtx_ticket by_xid(uint64_t system_identifier, int32_t timeline, uint64_t xid, int64_t era)
 {
     pqtx_ticket ticket = PQTX_TICKET;
     ticket.by = PQTX_DOUBT_XID;
     ticket.system_identifier = system_identifier;
     ticket.timeline = timeline;
     ticket.xid = xid;
+    ticket.era = era;
     return ticket;
 }
 
@@ -33,6 +34,7 @@ static void assert_same(const pqtx_ticket *actual, const pqtx_ticket *expected)
     ck_assert_int_eq(actual->timeline, expected->timeline);
     ck_assert_uint_eq(actual->system_identifier, expected->system_identifier);
     ck_assert_uint_eq(actual->xid, expected->xid);
+    ck_assert_int_eq(actual->era, expected->era);
     ck_assert_str_eq(actual->token, expected->token);
     ck_assert_str_eq(actual->schema, expected->schema);
 }
@@ -59,10 +61,11 @@ END_TEST
 
 START_TEST(an_xid_comes_back_as_it_was)
 {
-    pqtx_ticket plain = by_xid(7300000000000000001, 1, 735);
-    pqtx_ticket largest = by_xid(UINT64_MAX, INT32_MAX, UINT64_MAX);
-    assert_round_trip(&plain, "pqtx1 xid 7300000000000000001 1 735");
-    assert_round_trip(&largest, "pqtx1 xid 18446744073709551615 2147483647 18446744073709551615");
+    pqtx_ticket plain = by_xid(7300000000000000001, 1, 735, 1700000000000000);
+    pqtx_ticket largest = by_xid(UINT64_MAX, INT32_MAX, UINT64_MAX, INT64_MAX);
+    assert_round_trip(&plain, "pqtx1 xid 7300000000000000001 1 735 1700000000000000");
+    assert_round_trip(&largest, "pqtx1 xid 18446744073709551615 2147483647 18446744073709551615 "
+                                "9223372036854775807");
 }
 END_TEST
 
@@ -70,14 +73,14 @@ END_TEST
 START_TEST(white_space_at_the_end_is_no_part_of_it)
 {
     static const char *const ends[] = {"\n", "\r\n", " ", "\t", " \n\n"};
-    const pqtx_ticket token = by_token("public", TOKEN), xid = by_xid(1, 2, 3);
+    const pqtx_ticket token = by_token("public", TOKEN), xid = by_xid(1, 2, 3, 4);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         char text[PQTX_TICKET_TEXT];
         pqtx_ticket read = PQTX_TICKET;
         snprintf(text, sizeof text, "pqtx1 token public " TOKEN "%s", ends[i]);
         ck_assert_int_eq(pqtx_ticket_parse(text, &read), PQTX_OK);
         assert_same(&read, &token);
-        snprintf(text, sizeof text, "pqtx1 xid 1 2 3%s", ends[i]);
+        snprintf(text, sizeof text, "pqtx1 xid 1 2 3 4%s", ends[i]);
         read = (pqtx_ticket)PQTX_TICKET;
         ck_assert_int_eq(pqtx_ticket_parse(text, &read), PQTX_OK);
         assert_same(&read, &xid);
@@ -126,35 +129,35 @@ static const char *const malformed[] = {
     "pqtx1 xid 1",
     "pqtx1 xid 1 2",
     "pqtx1 xid 1 2 ",
-    "pqtx1 xid 1 2 x",
-    "pqtx1 xid 1 2 3 4",
-    "pqtx1 xid 1 2 3x",
-    "pqtx1xid 1 2 3",
-    "pqtx1 xid1 2 3",
-    "pqtx1 xid 1  2 3",
-    "pqtx1 xid\n1 2 3",
-    "pqtx1 xid 1 2 0",
-    "pqtx1 xid 1 0 3",
-    "pqtx1 xid 1 -2 3",
-    "pqtx1 xid -1 2 3",
-    "pqtx1 xid 1 2 -3",
-    "pqtx1 xid +1 2 3",
-    "pqtx1 xid 1 +2 3",
-    "pqtx1 xid 1 2 +3",
-    "pqtx1 xid 0x1 2 3",
-    "pqtx1 xid 1.0 2 3",
-    "pqtx1 xid 1 2147483648 3",
-    "pqtx1 xid 1 4294967297 3",
-    "pqtx1 xid 18446744073709551616 2 3",
-    "pqtx1 xid 1 2 18446744073709551616",
-    "pqtx1 xid 1 2 99999999999999999999999999999999999999",
+    "pqtx1 xid 1 2 x 4",
+    "pqtx1 xid 1 2 3 4 4",
+    "pqtx1 xid 1 2 3x 4",
+    "pqtx1xid 1 2 3 4",
+    "pqtx1 xid1 2 3 4",
+    "pqtx1 xid 1  2 3 4",
+    "pqtx1 xid\n1 2 3 4",
+    "pqtx1 xid 1 2 0 4",
+    "pqtx1 xid 1 0 3 4",
+    "pqtx1 xid 1 -2 3 4",
+    "pqtx1 xid -1 2 3 4",
+    "pqtx1 xid 1 2 -3 4",
+    "pqtx1 xid +1 2 3 4",
+    "pqtx1 xid 1 +2 3 4",
+    "pqtx1 xid 1 2 +3 4",
+    "pqtx1 xid 0x1 2 3 4",
+    "pqtx1 xid 1.0 2 3 4",
+    "pqtx1 xid 1 2147483648 3 4",
+    "pqtx1 xid 1 4294967297 3 4",
+    "pqtx1 xid 18446744073709551616 2 3 4",
+    "pqtx1 xid 1 2 18446744073709551616 4",
+    "pqtx1 xid 1 2 99999999999999999999999999999999999999 4",
 };
 
 enum { MALFORMED = sizeof malformed / sizeof malformed[0] };
 
 static void assert_no_ticket(const char *text)
 {
-    pqtx_ticket ticket = by_xid(4, 5, 6), before = ticket;
+    pqtx_ticket ticket = by_xid(4, 5, 6, 7), before = ticket;
     ck_assert_msg(pqtx_ticket_parse(text, &ticket) == PQTX_MISUSE, "it was taken: %s", text);
     ck_assert_mem_eq(&ticket, &before, sizeof ticket);
 }
@@ -167,7 +170,7 @@ END_TEST
 
 START_TEST(every_shorter_text_is_refused)
 {
-    static const char *const whole[] = {"pqtx1 token public " TOKEN, "pqtx1 xid 1 2 3"};
+    static const char *const whole[] = {"pqtx1 token public " TOKEN, "pqtx1 xid 1 2 3 4"};
     for (size_t i = 0; i < 2; i++) {
         char text[PQTX_TICKET_TEXT];
         snprintf(text, sizeof text, "%s", whole[i]);
@@ -197,7 +200,7 @@ static void assert_says_the_same(const char *text)
 START_TEST(no_changed_byte_is_passed_over)
 {
     static const char *const whole[] = {"pqtx1 token public " TOKEN,
-                                        "pqtx1 xid 7300000000000000001 1 735"};
+                                        "pqtx1 xid 7300000000000000001 1 735 1700000000000000"};
     for (size_t i = 0; i < 2; i++) {
         for (size_t at = 0; at < strlen(whole[i]); at++) {
             for (int byte = 1; byte < 256; byte++) {
@@ -229,16 +232,11 @@ END_TEST
 /* Half-filled ones: a text that is written can be read. */
 START_TEST(what_is_written_can_be_read)
 {
-    const pqtx_ticket tickets[] = {by_token("public", ""),
-                                   by_token("", TOKEN),
-                                   by_token("public", "00"),
-                                   by_token("a b", TOKEN),
-                                   by_token("a\nb", TOKEN),
-                                   by_token("1a", TOKEN),
-                                   by_xid(1, 1, 0),
-                                   by_xid(1, 0, 1),
-                                   by_xid(1, -1, 1),
-                                   by_token("public", TOKEN "00"),
+    const pqtx_ticket tickets[] = {by_token("public", ""),       by_token("", TOKEN),
+                                   by_token("public", "00"),     by_token("a b", TOKEN),
+                                   by_token("a\nb", TOKEN),      by_token("1a", TOKEN),
+                                   by_xid(1, 1, 0, 1),           by_xid(1, 0, 1, 1),
+                                   by_xid(1, -1, 1, 1),          by_token("public", TOKEN "00"),
                                    by_token("public", "A" TOKEN)};
     for (size_t i = 0; i < sizeof tickets / sizeof tickets[0]; i++) {
         char text[PQTX_TICKET_TEXT];
@@ -262,7 +260,7 @@ END_TEST
 
 START_TEST(a_buffer_that_is_too_short_is_refused_and_not_overrun)
 {
-    const pqtx_ticket tickets[] = {by_token("public", TOKEN), by_xid(UINT64_MAX, 1, UINT64_MAX)};
+    const pqtx_ticket tickets[] = {by_token("public", TOKEN), by_xid(UINT64_MAX, 1, UINT64_MAX, 1)};
     char text[PQTX_TICKET_TEXT];
     for (size_t i = 0; i < 2; i++) {
         ck_assert_int_eq(pqtx_ticket_format(&tickets[i], text, sizeof text), PQTX_OK);
@@ -284,7 +282,7 @@ START_TEST(the_longest_text_fits)
 {
     char text[PQTX_TICKET_TEXT];
     pqtx_ticket token = by_token(NAME_63, TOKEN);
-    pqtx_ticket xid = by_xid(UINT64_MAX, INT32_MAX, UINT64_MAX);
+    pqtx_ticket xid = by_xid(UINT64_MAX, INT32_MAX, UINT64_MAX, INT64_MAX);
     ck_assert_int_eq(pqtx_ticket_format(&token, text, sizeof text), PQTX_OK);
     ck_assert_int_eq(pqtx_ticket_format(&xid, text, sizeof text), PQTX_OK);
 }

@@ -26,7 +26,7 @@ typedef struct pqtx_clock {
      * waiting is impossible (the connection is then taken for lost).  May return early. */
     int (*wait)(void *arg, int fd, int events, int64_t timeout_us);
 
-    /* 64 random bits: for jitter, never for secrets. */
+    /* 64 random bits: for jitter, never for an identity or a secret. */
     uint64_t (*random)(void *arg);
 } pqtx_clock;
 

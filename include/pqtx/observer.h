@@ -32,8 +32,10 @@ typedef enum pqtx_outcome {
 #define PQTX_LOCAL_ONLY                                                                            \
     0x1u /* committed here, but the wait for a synchronous standby was broken off                  \
           * (seen on pool connections only) */
-#define PQTX_RESOLVED  0x2u /* the answer to COMMIT was lost, and the outcome was found out */
-#define PQTX_NO_CHANGE 0x4u /* an attempt whose answer was lost had written nothing */
+#define PQTX_RESOLVED 0x2u /* the answer to COMMIT was lost, and the outcome was found out */
+#define PQTX_NO_CHANGE                                                                             \
+    0x4u /* an attempt whose answer was lost had changed no row here; with                         \
+          * PQTX_IN_DOUBT, only NOTIFY or a foreign table is in doubt */
 
 typedef struct pqtx_event {
     size_t size;

@@ -1,8 +1,12 @@
 /* pool.h: whose connection, for how long.
  *
  * A pool is thread-safe.  It hands a connection to one transaction attempt at a time, first come
- * first served, preferably the one that the thread had last; takes it back clean, or drops it.
- * While a transaction waits between attempts it holds none. */
+ * first served, preferably the one that the thread had last; takes it back outside a transaction, or
+ * drops it.  While a transaction waits between attempts it holds none.
+ *
+ * What a body changes in the session stays there for whoever gets the connection next: SET without
+ * LOCAL, SET ROLE, PREPARE, LISTEN, temporary tables, WITH HOLD cursors, pg_advisory_lock().  Use SET
+ * LOCAL, ON COMMIT DROP and pqtx_lock() instead, or a connection of your own beside the pool. */
 #ifndef PQTX_POOL_H
 #define PQTX_POOL_H
 
@@ -24,7 +28,10 @@ typedef struct pqtx_pool_options {
     size_t size;
     const char *conninfo; /* libpq's: key=value or URI; NULL or "": libpq's environment and
                            * defaults. Handed over whole, several hosts and target_session_attrs
-                           * included; only fallback_application_name is added.  Copied. */
+                           * included; only fallback_application_name is added.  Its
+                           * connect_timeout has no effect (libpq honours it in blocking calls
+                           * only), so a host that takes a connection and then says nothing keeps
+                           * libpq from the next one.  Copied. */
     int32_t max_count;    /* connections at most; 0: 8 */
     int32_t min_count;    /* kept open in spite of the idle limit; 0: none */
     uint32_t flags;       /* PQTX_POOL_… */

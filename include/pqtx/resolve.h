@@ -7,7 +7,11 @@
  *
  * By xid (PQTX_DOUBT_XID): the transaction's xid, the system's identifier and the timeline are read
  * along with the writes, and pg_xact_status() is asked.  It needs no table.  After a failover the
- * timeline differs, and the answer stays in doubt: an xid of another timeline proves nothing.
+ * timeline differs, and the answer stays in doubt: an xid of another timeline proves nothing. After
+ * a crash of the server "committed" proves nothing either: an xid that had not reached the disk is
+ * given out again.  Without an xid no row was changed: a transaction with PQTX_ACCESS_READ_ONLY is
+ * then rolled back and run again, any other is in doubt with PQTX_NO_CHANGE, since a NOTIFY or a
+ * write to a foreign table takes effect without one.
  *
  * pqtx_run() and pqtx_commit() do this by themselves when asked to by pqtx_options.in_doubt, within
  * what is left of the deadline and at least resolve_ms.  Where the time was not enough, the ticket
@@ -26,8 +30,9 @@ extern "C" {
 PQTX_API pqtx_status pqtx_get_ticket(const pqtx_tx *tx, pqtx_ticket *ticket);
 
 /* Finds out within timeout_ms (0: 10000).  PQTX_OK: *outcome is PQTX_OUTCOME_COMMITTED or
- * PQTX_OUTCOME_ROLLED_BACK, for good.  PQTX_IN_DOUBT: it cannot be known, or not yet; the error
- * says why.  Other errors mean that nobody could be asked; the outcome is in doubt then too. */
+ * PQTX_OUTCOME_ROLLED_BACK, for good.  PQTX_IN_DOUBT: it cannot be known, not yet, or nobody could
+ * be asked; the error says why.  PQTX_MISUSE: an argument is NULL or wrong, or the ticket is none.
+ * `error` may be NULL. */
 PQTX_API pqtx_status pqtx_resolve(pqtx_pool *pool, const pqtx_ticket *ticket, int64_t timeout_ms,
                                   pqtx_outcome *outcome, pqtx_error *error);
 

@@ -31,13 +31,15 @@ extern "C" {
 #endif
 
 /* A transaction on a pool's connections, or on the caller's own.  Nothing is sent yet.  `options`
- * may be NULL and is copied.  Wrong arguments make a handle whose result is PQTX_MISUSE; NULL means
- * no memory (and every call takes NULL: the loop does not run, the result is PQTX_MISUSE).
+ * may be NULL and is copied.  Wrong arguments make a handle whose result is PQTX_MISUSE; without
+ * memory it is NULL, or the result PQTX_NO_MEMORY (and every call takes NULL: the loop does not
+ * run, the result is PQTX_MISUSE).
  *
  * The caller's connection must be idle, outside a transaction and a pipeline, and must not be used
  * by anyone else until pqtx_free().  It is non-blocking and in pipeline mode while an attempt runs
- * and as it was before in between.  It is never closed: after a loss the result is
- * PQTX_NO_CONNECTION or PQTX_IN_DOUBT with PQTX_ERROR_CONNECTION, and PQreset() is the caller's. */
+ * and as it was before in between.  It is never closed: an error with PQTX_ERROR_CONNECTION,
+ * whatever its status and whatever PQstatus() says, means that it was lost or left in the middle of
+ * something, and PQreset() is the caller's. */
 PQTX_API pqtx_tx *pqtx_new(pqtx_pool *pool, const pqtx_options *options);
 PQTX_API pqtx_tx *pqtx_new_on(PGconn *conn, const pqtx_options *options);
 
@@ -77,7 +79,9 @@ PQTX_API void pqtx_free(pqtx_tx *tx);
  * pqtx_run() unchanged, unless a call failed in a way that begins the transaction again.  It may
  * run several times, so it must reset what it computes, and touch nothing outside the database
  * (see pqtx_on_commit() in tx.h).  PQTX_OK after a failed call is no success: the failure decides.
- * It must not unwind through the library (longjmp, C++ exceptions). */
+ * A plain 1 or -1, PQTX_DONE_BEFORE and PQTX_IN_DOUBT are
+ * PQTX_MISUSE: for words of its own there is PQTX_USER.  It must not unwind through the library
+ * (longjmp, C++ exceptions). */
 typedef pqtx_status (*pqtx_work)(pqtx_tx *tx, void *arg);
 
 /* Runs the body until the transaction is decided.  Returns the result; `error` (or NULL) gets what

@@ -44,8 +44,8 @@ PQTX_API pqtx_status pqtx_savepoint(pqtx_tx *tx, pqtx_work work, void *arg);
 
 /* Marks the attempt: it will be rolled back, and `status` is the result; a status of the retry mask
  * (PQTX_SERIALIZATION, …) begins the transaction again.  Returns `status`, or PQTX_MISUSE (and
- * marks with it) for PQTX_OK, PQTX_IN_DOUBT or a negative number.  A mark that stands is kept and
- * returned. */
+ * marks with it) for what only the library can say: PQTX_OK, PQTX_DONE_BEFORE, PQTX_IN_DOUBT, a
+ * negative number.  A mark that stands is kept and returned. */
 PQTX_API pqtx_status pqtx_fail(pqtx_tx *tx, pqtx_status status);
 
 /* Actions outside the database.  on_commit ones run once, in order, when the commit is known,
