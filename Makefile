@@ -180,7 +180,9 @@ programs := $(examples:$(srcdir)/%.c=$(B)/%)
 tests    := $(checks:$(srcdir)/%.c=$(B)/%)
 helpers  := $(support:$(srcdir)/%.c=$(B)/%.o)
 live     := $(filter $(B)/tests/check_live_%,$(tests))
-unit     := $(filter-out $(live),$(tests))
+cluster  := $(filter $(B)/tests/check_cluster_%,$(tests))
+pooler   := $(filter $(B)/tests/check_pooler_%,$(tests))
+unit     := $(filter-out $(live) $(cluster) $(pooler),$(tests))
 
 # Seconds: to hang is a failure, to be slow is none.
 export CK_DEFAULT_TIMEOUT ?= 60
@@ -205,7 +207,8 @@ tests: $(tests)
 demo: $(B)/examples/stampede
 	@$(srcdir)/tests/with-server $< $(DEMO_ARGS)
 
-check: check-floors check-header check-symbols check-man check-install check-unit check-live
+check: check-floors check-header check-symbols check-man check-install check-unit check-live \
+       check-cluster check-pooler
 
 check-unit: $(unit)
 	@$(srcdir)/tests/run-each $^
@@ -217,6 +220,13 @@ example_runs  := $(foreach program,$(programs),"$(strip $(program) $($(notdir $(
 
 check-live: $(live) $(programs)
 	@$(srcdir)/tests/with-server $(srcdir)/tests/run-each $(live) $(example_runs)
+
+# With a standby, and behind a pooler; where those cannot be had, exit status 77, they are left out.
+check-cluster: $(cluster)
+	@$(srcdir)/tests/with-cluster $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
+
+check-pooler: $(pooler)
+	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
 check-header:
 	@CC="$(CC)" CXX="$(CXX)" PQ_CFLAGS="$(PQ_CFLAGS)" $(srcdir)/tests/check-header $(srcdir)/include
@@ -342,7 +352,7 @@ distclean: clean
 	rm -rf config.mk config.log config.status
 	@[ ! -L Makefile ] || rm -f Makefile
 
-.PHONY: FORCE all check check-analyzer check-floors check-format check-header check-install \
+.PHONY: FORCE all check check-analyzer check-cluster check-pooler check-floors check-format check-header check-install \
         check-live check-man check-symbols check-tidy check-unit check-valgrind \
         check-valgrind-live clean demo dist distcheck distclean examples install tests uninstall
 .DELETE_ON_ERROR:

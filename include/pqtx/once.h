@@ -34,9 +34,9 @@ PQTX_API pqtx_status pqtx_once_store(pqtx_tx *tx, const void *bytes, size_t len)
 PQTX_API pqtx_status pqtx_once_answer(const pqtx_tx *tx, void *buffer, size_t size, size_t *len);
 
 /* Deletes ids older than `age_s` seconds, at most `batch` (0: 1000) of them in a transaction of its
- * own; *deleted (or NULL) is how many.  Keep ids for longer than any client may try again: an id
- * that is gone can be applied anew, and a token that is gone resolves to "rolled back".  Several
- * reapers do not wait for one another. */
+ * own; *deleted (or NULL) is how many.  Keep ids for longer than any client may try again, any
+ * transaction may last and any ticket is kept: an id that is gone can be applied anew, and a token
+ * that is gone resolves to "rolled back".  Several reapers do not wait for one another. */
 PQTX_API pqtx_status pqtx_once_reap(pqtx_pool *pool, const char *schema, int64_t age_s,
                                     int64_t batch, int64_t *deleted, pqtx_error *error);
 

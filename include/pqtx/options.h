@@ -91,7 +91,8 @@ typedef struct pqtx_options {
     pqtx_doubt in_doubt;
     int64_t resolve_ms; /* the least time for resolving, even past the deadline; 0: 5000 */
 
-    /* Exactly once (once.h; needs the table pqtx_once, as PQTX_DOUBT_TOKEN does): at most 200 bytes; NULL: none.  Copied, as the fingerprint is. */
+    /* Exactly once (once.h; needs the table pqtx_once, as PQTX_DOUBT_TOKEN does): at most 200
+     * bytes; NULL: none.  Copied, as the fingerprint is. */
     const char *event_id;
     const void *fingerprint; /* of what the id stands for, at most 1024 bytes; NULL: not compared */
     size_t fingerprint_len;

@@ -1,12 +1,13 @@
 /* pool.h: whose connection, for how long.
  *
  * A pool is thread-safe.  It hands a connection to one transaction attempt at a time, first come
- * first served, preferably the one that the thread had last; takes it back outside a transaction, or
- * drops it.  While a transaction waits between attempts it holds none.
+ * first served, preferably the one that the thread had last; takes it back outside a transaction,
+ * or drops it.  While a transaction waits between attempts it holds none.
  *
  * What a body changes in the session stays there for whoever gets the connection next: SET without
- * LOCAL, SET ROLE, PREPARE, LISTEN, temporary tables, WITH HOLD cursors, pg_advisory_lock().  Use SET
- * LOCAL, ON COMMIT DROP and pqtx_lock() instead, or a connection of your own beside the pool. */
+ * LOCAL, SET ROLE, PREPARE, LISTEN, temporary tables, WITH HOLD cursors, pg_advisory_lock().  Use
+ * SET LOCAL, ON COMMIT DROP and pqtx_lock() instead, or a connection of your own beside the pool.
+ */
 #ifndef PQTX_POOL_H
 #define PQTX_POOL_H
 

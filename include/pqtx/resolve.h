@@ -9,8 +9,9 @@
  * along with the writes, and pg_xact_status() is asked.  It needs no table.  After a failover the
  * timeline differs, and the answer stays in doubt: an xid of another timeline proves nothing. After
  * a crash of the server "committed" proves nothing either: an xid that had not reached the disk is
- * given out again.  Without an xid no row was changed: a transaction with PQTX_ACCESS_READ_ONLY is
- * then rolled back and run again, any other is in doubt with PQTX_NO_CHANGE, since a NOTIFY or a
+ * given out again.  That there was none shows only in an unchanged last checkpoint, so a ticket by
+ * xid is for seconds.  Without an xid no row was changed: a transaction with PQTX_ACCESS_READ_ONLY
+ * is then rolled back and run again, any other is in doubt with PQTX_NO_CHANGE, since a NOTIFY or a
  * write to a foreign table takes effect without one.
  *
  * pqtx_run() and pqtx_commit() do this by themselves when asked to by pqtx_options.in_doubt, within

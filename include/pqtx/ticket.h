@@ -24,7 +24,8 @@ typedef struct pqtx_ticket {
     int32_t timeline;
     uint64_t system_identifier;
     uint64_t xid;
-    int64_t era; /* of the server: another one after a crash, which can give an xid out again */
+    int64_t
+        era; /* the last checkpoint: another one after a crash, which can give an xid out again */
     char token[40];
     char schema[64]; /* of pqtx_once */
 } pqtx_ticket;
