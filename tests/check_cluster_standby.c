@@ -121,12 +121,18 @@ END_TEST
 /* The first attempt holds a snapshot that the primary's VACUUM makes impossible. */
 static pqtx_status read_in_the_way(pqtx_tx *tx, void *count)
 {
-    pqtx_status status = count_marks(tx, count);
+    int64_t pid;
+    char gone[96];
+    pqtx_status status = ask_pid(tx, &pid);
+    if (status == PQTX_OK)
+        status = count_marks(tx, count);
     if (status != PQTX_OK || pqtx_attempts(tx) > 1)
         return status;
     sql(primary, "DELETE FROM mark");
     sql(primary, "VACUUM mark");
-    wait_until_true(standby, "SELECT sum(confl_snapshot) > 0 FROM pg_stat_database_conflicts");
+    snprintf(gone, sizeof gone, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %lld",
+             (long long)pid);
+    cluster_wait(standby, gone);
     return count_marks(tx, count);
 }
 
@@ -141,7 +147,7 @@ START_TEST(a_reader_that_stood_in_the_way_of_replay_begins_again)
     options.evidence = &evidence;
     assert_status(pqtx_run(pool, &options, read_in_the_way, &count, &error), PQTX_OK, &error);
     ck_assert_int_eq(count, 0);
-    ck_assert_uint_eq(evidence.count, 1);
+    ck_assert_uint_ge(evidence.count, 1);
     ck_assert_str_eq(evidence.records[0].sqlstate, "40001");
     assert_status(evidence.records[0].status, PQTX_SERIALIZATION, &error);
     ck_assert(evidence.records[0].flags & PQTX_ERROR_CONNECTION);

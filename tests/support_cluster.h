@@ -18,6 +18,10 @@ void cluster_do(const char *deed);
 pqtx_pool *cluster_pool(const char *conninfo);
 PGconn *cluster_session(const char *conninfo);
 
+/* Asks the standby until the query, of one boolean, answers true.  Replay cancels what is in its
+ * way, even such a question: then it is asked again. */
+void cluster_wait(PGconn *standby, const char *query);
+
 /* Waits until the standby shows what the primary has committed so far. */
 void cluster_catch_up(PGconn *primary, PGconn *standby);
 
