@@ -101,10 +101,19 @@ static void forget(void)
     sql(monitor, "TRUNCATE mark; UPDATE stock SET v = 0");
 }
 
+/* A session in doubt may be at its COMMIT still. */
+static void wait_until_alone(void)
+{
+    wait_until_true(monitor, "SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = "
+                             "'client backend' AND application_name IN ('pqtx', '') "
+                             "AND pid <> pg_backend_pid()");
+}
+
 /* Committed if, and only if, the runner said so; in doubt it may be or not, but whole. */
 static void judge(unsigned long n, const struct story *story, pqtx_status status,
                   const pqtx_error *error)
 {
+    wait_until_alone();
     bool marked = ask_int(monitor, "SELECT count(*) FROM mark") == 1;
     bool changed = ask_int(monitor, "SELECT v FROM stock") == 1;
     char text[2048];
