@@ -38,8 +38,9 @@ PQTX_API pqtx_status pqtx_lock_many(pqtx_tx *tx, const int64_t *keys, size_t cou
 PQTX_API pqtx_status pqtx_lock_many_shared(pqtx_tx *tx, const int64_t *keys, size_t count);
 
 /* SET LOCAL lock_timeout for the statements that follow in this attempt, of any kind; rides with
- * the next one.  1 … 2147483647; 0: back to the options'; PQTX_NO_TIMEOUT: no limit but the
- * deadline. Never longer than the time left. */
+ * the next one.  1 … 2147483647; 0: back to the options' (where that is PQTX_NO_TIMEOUT, to the
+ * value that the session began with); PQTX_NO_TIMEOUT: no limit but the deadline.  Never longer
+ * than the time left. */
 PQTX_API pqtx_status pqtx_set_lock_timeout(pqtx_tx *tx, int64_t timeout_ms);
 
 #ifdef __cplusplus

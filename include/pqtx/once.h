@@ -30,7 +30,7 @@ PQTX_API pqtx_status pqtx_once_store(pqtx_tx *tx, const void *bytes, size_t len)
 
 /* After PQTX_DONE_BEFORE (or a commit): the stored answer.  Copies at most `size` bytes, *len is
  * the whole length, 0 if none was stored.  PQTX_TOO_MANY, with nothing copied, if it does not fit.
- */
+ * For the loop: pqtx_run() leaves no handle to ask. */
 PQTX_API pqtx_status pqtx_once_answer(const pqtx_tx *tx, void *buffer, size_t size, size_t *len);
 
 /* Deletes ids older than `age_s` seconds, at most `batch` (0: 1000) of them in a transaction of its

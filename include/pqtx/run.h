@@ -20,7 +20,8 @@
  * and freeing and closing them there leaves the parent's sessions alone.
  *
  * A transaction belongs to one thread at a time.  A second thread that calls in meanwhile gets
- * PQTX_MISUSE; using a handle after pqtx_free() cannot be detected. */
+ * PQTX_MISUSE, but for pqtx_result() and its like, which only look; using a handle after
+ * pqtx_free() cannot be detected. */
 #ifndef PQTX_RUN_H
 #define PQTX_RUN_H
 

@@ -51,7 +51,8 @@ PQTX_API pqtx_status pqtx_fail(pqtx_tx *tx, pqtx_status status);
 /* Actions outside the database.  on_commit ones run once, in order, when the commit is known,
  * inside pqtx_commit(); on_rollback ones once for each attempt that was rolled back, or savepoint
  * that was undone, last first.  In doubt neither runs.  They are forgotten with the attempt: the
- * body registers them anew.  They must not call into the transaction. */
+ * body registers them anew.  They must not call into the transaction.  `arg` must live until the
+ * attempt has ended, not only as long as the savepoint or body that asked. */
 typedef void (*pqtx_action)(void *arg);
 PQTX_API pqtx_status pqtx_on_commit(pqtx_tx *tx, pqtx_action action, void *arg);
 PQTX_API pqtx_status pqtx_on_rollback(pqtx_tx *tx, pqtx_action action, void *arg);
