@@ -324,9 +324,8 @@ END_TEST
 
 static const char *const an_xid_that_was_not_told_proves_nothing_table[] = {
     "columns xid system timeline era; complete SELECT 0",
-    ("columns xid system timeline era; row many|7300000000000000000|00000001|24000; complete "
-     "SELECT "
-     "1"),
+    ("columns xid system timeline era; row many|7300000000000000000|00000001|24000;"
+     " complete SELECT 1"),
     "columns xid; row 700; complete SELECT 1",
     "complete SELECT 1",
 };
