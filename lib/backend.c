@@ -3,8 +3,6 @@
  * A number alone is no identity: it is used again, and a pooler invents one. */
 #include "backend.h"
 
-#include <string.h>
-
 #define START_US                                                                                   \
     "(pg_catalog.date_part('epoch', a.backend_start)"                                              \
     " OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8"
@@ -37,15 +35,7 @@ static bool signal_backend(struct pqtx__wire *wire, const char *sql,
                            const struct pqtx__backend *backend, int64_t until_us)
 {
     const pqtx_value values[] = {pqtx_int(backend->pid), pqtx_int(backend->start_us)};
-    struct pqtx__params params;
-    const char *why;
-    if (pqtx__params_encode(&params, 2, values, &why) != PQTX_OK)
-        return false;
-    PGresult *answer = pqtx__wire_ask(wire, sql, &params, until_us);
-    bool signalled = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
-    PQclear(answer);
-    pqtx__params_free(&params);
-    return signalled;
+    return pqtx__wire_confirms(wire, sql, 2, values, until_us);
 }
 
 bool pqtx__backend_end(struct pqtx__wire *wire, const struct pqtx__backend *backend,

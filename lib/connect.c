@@ -211,15 +211,7 @@ static bool cancel_by_text(struct pqtx__wire *beside, PGconn *conn, const char *
                            int64_t until_us)
 {
     const pqtx_value values[] = {pqtx_int(PQbackendPID(conn)), pqtx_text(sql)};
-    struct pqtx__params params;
-    const char *why;
-    if (pqtx__params_encode(&params, 2, values, &why) != PQTX_OK)
-        return false;
-    PGresult *answer = pqtx__wire_ask(beside, cancel_sql, &params, until_us);
-    bool asked = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
-    PQclear(answer);
-    pqtx__params_free(&params);
-    return asked;
+    return pqtx__wire_confirms(beside, cancel_sql, 2, values, until_us);
 }
 
 bool pqtx__cancel(const struct pqtx__wire *wire, const struct pqtx__statement *statements,

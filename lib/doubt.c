@@ -3,8 +3,6 @@
 #include "clock.h"
 #include "report.h"
 
-#include <stdio.h>
-
 static pqtx_outcome resolve(pqtx_tx *tx)
 {
     const struct pqtx__source source = {tx->pool, tx->own, tx->clock};

@@ -115,11 +115,10 @@ static const char *parse(const char *conninfo, pqtx_status *status)
 {
     char *complaint = NULL;
     PQconninfoOption *parsed = PQconninfoParse(conninfo ? conninfo : "", &complaint);
+    *status = parsed ? PQTX_OK : complaint ? PQTX_MISUSE : PQTX_NO_MEMORY;
     PQconninfoFree(parsed);
     PQfreemem(complaint);
-    if (!parsed)
-        *status = complaint ? PQTX_MISUSE : PQTX_NO_MEMORY;
-    return complaint
+    return *status == PQTX_MISUSE
                ? "libpq cannot parse the connection string (not shown: it may hold a password)"
                : "no memory for the connection string";
 }

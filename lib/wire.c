@@ -231,6 +231,20 @@ bool pqtx__is_row(const PGresult *result, int columns)
            PQnfields(result) == columns;
 }
 
+bool pqtx__wire_confirms(struct pqtx__wire *wire, const char *sql, int count,
+                         const pqtx_value *values, int64_t until_us)
+{
+    struct pqtx__params params;
+    const char *why;
+    if (pqtx__params_encode(&params, count, values, &why) != PQTX_OK)
+        return false;
+    PGresult *answer = pqtx__wire_ask(wire, sql, &params, until_us);
+    bool confirmed = pqtx__is_row(answer, 1) && strcmp(PQgetvalue(answer, 0, 0), "t") == 0;
+    PQclear(answer);
+    pqtx__params_free(&params);
+    return confirmed;
+}
+
 void pqtx__wire_cut(struct pqtx__wire *wire)
 {
     shutdown(PQsocket(wire->conn), SHUT_RDWR);

@@ -83,6 +83,11 @@ void pqtx__wire_clear(struct pqtx__wire *wire);
 PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
                          const struct pqtx__params *params, int64_t until_us);
 
+/* The same with values, for a question that is answered with one boolean; false for anything else.
+ */
+bool pqtx__wire_confirms(struct pqtx__wire *wire, const char *sql, int count,
+                         const pqtx_value *values, int64_t until_us);
+
 /* Whether it is one row of so many columns, as our own questions are answered. */
 bool pqtx__is_row(const PGresult *result, int columns);
 
