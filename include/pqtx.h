@@ -17,7 +17,9 @@
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>
+#include <pqtx/one.h>
 #include <pqtx/options.h>
+#include <pqtx/pipeline.h>
 #include <pqtx/pool.h>
 #include <pqtx/resolve.h>
 #include <pqtx/run.h>

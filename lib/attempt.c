@@ -1,14 +1,7 @@
-/* attempt.c: one attempt, from BEGIN to ROLLBACK or the end, on one connection.
- *
- * BEGIN, the settings and the savepoint commands ride in front of the statement that follows, in
- * one flight.  Never a Sync between BEGIN and the body: if BEGIN failed, the body would commit by
- * itself. */
+/* attempt.c: one attempt, from BEGIN to ROLLBACK or the end, on one connection. */
 #include "attempt.h"
 #include "clock.h"
-#include "connect.h"
 #include "observer.h"
-#include "statement.h"
-#include "status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,16 +31,15 @@ pqtx_status pqtx__fail(pqtx_tx *tx, pqtx_status status, const char *format, ...)
     return tx->mark = status;
 }
 
-/* The flight was lost and no error came with it. */
-static pqtx_status fail_by_loss(pqtx_tx *tx)
+pqtx_status pqtx__fail_by_count(pqtx_tx *tx, struct pqtx__rule rule, int64_t rows)
 {
-    bool unsent = tx->wire->unsent;
-    pqtx__error_set(&tx->error, unsent ? PQTX_NO_MEMORY : PQTX_NO_CONNECTION, PQTX_PHASE_BODY,
-                    PQTX_ORIGIN_LIBPQ, "%s",
-                    unsent ? "no memory to send the statement"
-                           : "the connection to the server was lost");
-    pqtx__note_error(tx);
-    return tx->mark = tx->error.status;
+    pqtx_status status = rows < rule.rows ? PQTX_NO_MATCH : PQTX_TOO_MANY;
+    if (rule.rows != 1)
+        return pqtx__fail(tx, status, "%lld rows, where %lld were expected", (long long)rows,
+                          (long long)rule.rows);
+    if (rows == 0)
+        return pqtx__fail(tx, status, "no row, where one was expected");
+    return pqtx__fail(tx, status, "%lld rows, where one was expected", (long long)rows);
 }
 
 /* The commit record is safe when the wait for a standby is broken off, by a cancel or by the end of
@@ -58,9 +50,8 @@ static bool is_local_commit(const pqtx_error *said)
            (strcmp(said->sqlstate, "01000") == 0 || strcmp(said->sqlstate, "57P01") == 0);
 }
 
-static void hear(void *arg, const PGresult *notice)
+void pqtx__attempt_hear(pqtx_tx *tx, const PGresult *notice)
 {
-    pqtx_tx *tx = arg;
     pqtx_error said = PQTX_ERROR;
     pqtx__error_from_result(&said, notice, tx->begun ? PQTX_PHASE_BODY : PQTX_PHASE_BEGIN);
     tx->local_only |= is_local_commit(&said);
@@ -70,15 +61,24 @@ static void hear(void *arg, const PGresult *notice)
     pqtx__observe(&tx->options, event, &said);
 }
 
+static void hear(void *arg, const PGresult *notice)
+{
+    pqtx__attempt_hear(arg, notice);
+}
+
 void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
 {
     tx->wire = wire;
     wire->clock = tx->clock;
+    if (wire->cache)
+        wire->cache->paused = tx->was_stale;
     tx->begun = false;
     tx->mark = PQTX_OK;
     tx->final = false;
     tx->depth = 0;
     tx->savepoints = 0;
+    tx->pipelined = tx->options.flags & PQTX_PIPELINE;
+    tx->needs_block = tx->implicit = false;
     tx->pending.count = 0;
     tx->lock_timeout = (struct pqtx__lock_timeout){
         .wanted_ms = tx->options.lock_timeout_ms,
@@ -94,179 +94,11 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
     }
 }
 
-static const char *begin_sql(const pqtx_options *options, char *sql, size_t size)
-{
-    static const char *const isolation[] = {"", " ISOLATION LEVEL READ COMMITTED",
-                                            " ISOLATION LEVEL REPEATABLE READ",
-                                            " ISOLATION LEVEL SERIALIZABLE"};
-    static const char *const access[] = {"", " READ WRITE", " READ ONLY", " READ ONLY DEFERRABLE"};
-    snprintf(sql, size, "BEGIN%s%s", isolation[options->isolation], access[options->access]);
-    return sql;
-}
-
-/* SET LOCAL, not set_config(): a SELECT would take the snapshot. */
-static bool send_timeout(pqtx_tx *tx, const char *name, int64_t ms)
-{
-    char sql[96];
-    snprintf(sql, sizeof sql, "SET LOCAL %s = %lld", name, (long long)ms);
-    return pqtx__wire_send(tx->wire, sql, NULL);
-}
-
-/* The wanted timeout, but less than the time left, so that the server ends the wait and says for
- * what before we have to.  Sent again only when what the server has is longer than that. */
-static bool send_lock_timeout(pqtx_tx *tx)
-{
-    struct pqtx__lock_timeout *timeout = &tx->lock_timeout;
-    int64_t wanted_ms = timeout->wanted_ms;
-    int64_t left_ms = pqtx__left(tx->clock, tx->give_up_us) / 1000;
-    if (timeout->sent_for_ms == wanted_ms && (wanted_ms <= 0 || timeout->sent_ms <= left_ms))
-        return true;
-    timeout->sent_for_ms = timeout->sent_ms = wanted_ms;
-    if (wanted_ms == PQTX_NO_TIMEOUT)
-        return pqtx__wire_send(tx->wire, "SET LOCAL lock_timeout TO DEFAULT", NULL);
-    left_ms -= left_ms / 8;
-    if (wanted_ms > left_ms && wanted_ms > 0)
-        timeout->sent_ms = left_ms > 0 ? left_ms : 1;
-    return send_timeout(tx, "lock_timeout", timeout->sent_ms);
-}
-
-/* The limits that the server keeps for the whole attempt, each at most the time left. */
-static bool send_limits(pqtx_tx *tx)
-{
-    int64_t left_ms = pqtx__left(tx->clock, tx->deadline_us) / 1000 + 1;
-    int64_t statement_ms = tx->options.statement_timeout_ms;
-    if (statement_ms > left_ms)
-        statement_ms = left_ms;
-    if (statement_ms > 0 && !send_timeout(tx, "statement_timeout", statement_ms))
-        return false;
-    if (!(tx->options.flags & PQTX_SERVER_DEADLINE))
-        return true;
-    return send_timeout(tx, "idle_in_transaction_session_timeout", left_ms) &&
-           (PQserverVersion(tx->wire->conn) < 170000 ||
-            send_timeout(tx, "transaction_timeout", left_ms));
-}
-
-bool pqtx__attempt_lead(pqtx_tx *tx)
-{
-    char sql[96];
-    if (!tx->begun) {
-        tx->begun = true;
-        if (!pqtx__wire_send(tx->wire, begin_sql(&tx->options, sql, sizeof sql), NULL))
-            return false;
-        if (!send_limits(tx))
-            return false;
-    }
-    for (size_t i = 0; i < tx->pending.count; i++)
-        if (!pqtx__wire_send(tx->wire, tx->pending.list[i], NULL))
-            return false;
-    tx->pending.count = 0;
-    tx->flights++;
-    return send_lock_timeout(tx);
-}
-
-/* A statement_timeout and a stranger's cancel have the same SQLSTATE and the same fields. */
-static bool is_statement_timeout(const pqtx_tx *tx, int64_t sent_us)
-{
-    int64_t limit_ms = tx->options.statement_timeout_ms;
-    return tx->error.status == PQTX_CANCELLED && limit_ms > 0 &&
-           (pqtx__now(tx->clock) - sent_us) / 1000 >= limit_ms;
-}
-
-void pqtx__attempt_heed(pqtx_tx *tx, const PGresult *result, pqtx_phase phase, int64_t sent_us)
-{
-    pqtx__error_from_result(&tx->error, result, phase);
-    if (is_statement_timeout(tx, sent_us))
-        tx->error.status = PQTX_TIMEOUT;
-    pqtx__note_error(tx);
-}
-
-static pqtx_status fail_by_result(pqtx_tx *tx, const PGresult *result, pqtx_phase phase,
-                                  int64_t sent_us)
-{
-    pqtx__attempt_heed(tx, result, phase, sent_us);
-    if (tx->error.status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT was sent */
-        tx->error.status = PQTX_SERVER_ERROR;
-    return tx->mark = tx->error.status;
-}
-
-/* The time is up while a statement runs: it is cancelled, and the connection is kept if the server
- * says within the rest of the deadline that the statement has ended. */
-static pqtx_status fail_by_deadline(pqtx_tx *tx, const struct pqtx__statement *statements,
-                                    size_t count)
-{
-    pqtx__cancel(tx->wire, statements, count, tx->deadline_us);
-    if (pqtx__wire_land(tx->wire, tx->deadline_us) != PQTX__LANDED)
-        tx->wire->lost = true;
-    pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came while a statement was running",
-               (long long)tx->options.deadline_ms);
-    tx->error.flags |= PQTX_ERROR_DEADLINE;
-    return tx->mark;
-}
-
-/* What a flight that has landed or not came to.  `lead` commands of ours went before the body's. */
-static pqtx_status judge(pqtx_tx *tx, enum pqtx__flight flight, size_t lead, int64_t sent_us)
-{
-    size_t error = pqtx__wire_error(tx->wire);
-    if (error < tx->wire->count)
-        return fail_by_result(tx, tx->wire->replies[error].result,
-                              error < lead ? PQTX_PHASE_BEGIN : PQTX_PHASE_BODY, sent_us);
-    if (flight == PQTX__LOST)
-        return fail_by_loss(tx);
-    if (PQtransactionStatus(tx->wire->conn) != PQTRANS_INTRANS) {
-        tx->wire->lost = true;
-        return pqtx__fail(tx, PQTX_MISUSE,
-                          "a statement ended the transaction itself; what went "
-                          "before it may be committed");
-    }
-    return PQTX_OK;
-}
-
 void pqtx__attempt_fault(pqtx_tx *tx, pqtx_point point)
 {
     if (tx->options.fault &&
         tx->options.fault(point, tx->attempts, tx->options.fault_arg) == PQTX_FAULT_CUT)
         pqtx__wire_cut(tx->wire);
-}
-
-/* Queues the whole flight; *lead is how many commands of ours go before the statements. */
-static bool send_flight(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
-                        bool with_xid, size_t *lead)
-{
-    bool sent = pqtx__attempt_lead(tx);
-    *lead = tx->wire->count;
-    for (size_t i = 0; sent && i < count; i++)
-        sent = pqtx__wire_send(tx->wire, statements[i].sql, statements[i].params);
-    return sent && (!with_xid || pqtx__proof_send_xid(tx->wire)) && pqtx__wire_sync(tx->wire);
-}
-
-pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
-                              PGresult **results)
-{
-    for (size_t i = 0; i < count; i++)
-        results[i] = NULL;
-    struct pqtx__wire *wire = tx->wire;
-    int64_t sent_us = pqtx__now(tx->clock);
-    if (sent_us >= tx->give_up_us) {
-        pqtx__fail(tx, PQTX_TIMEOUT, "the deadline of %lld ms came before the statement",
-                   (long long)tx->options.deadline_ms);
-        tx->error.flags |= PQTX_ERROR_DEADLINE;
-        return tx->mark;
-    }
-    size_t lead;
-    bool with_xid = count > 0 && pqtx__proof_rides(&tx->proof) &&
-                    pqtx__statement_reads(statements[count - 1].sql);
-    pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT);
-    bool sent = send_flight(tx, statements, count, with_xid, &lead);
-    pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT_SENT);
-    enum pqtx__flight flight = sent ? pqtx__wire_land(wire, tx->give_up_us) : PQTX__LOST;
-    pqtx_status status = flight == PQTX__FLYING ? fail_by_deadline(tx, statements, count)
-                                                : judge(tx, flight, lead, sent_us);
-    for (size_t i = 0; status == PQTX_OK && i < count; i++)
-        results[i] = pqtx__wire_take(wire, lead + i);
-    if (status == PQTX_OK && with_xid)
-        pqtx__proof_heed_xid(&tx->proof, wire->replies[lead + count].result);
-    pqtx__wire_clear(wire);
-    return status;
 }
 
 pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoint)
@@ -289,11 +121,13 @@ void pqtx__attempt_end(pqtx_tx *tx)
     struct pqtx__wire *wire = tx->wire;
     if (wire && wire->lost && tx->begun)
         tx->orphan.backend = wire->backend;
+    if (wire)
+        pqtx__batch_clear(&tx->batch, &wire->store);
     tx->wire = NULL;
     tx->begun = false;
     if (wire == &tx->lent)
         pqtx__wire_detach(wire);
-    else if (wire)
+    else if (wire && wire != tx->given)
         pqtx__pool_release(tx->pool, wire);
 }
 

@@ -27,6 +27,20 @@ struct pqtx__pending {
     size_t count, capacity;
 };
 
+/* A call of a body in pipeline mode, and what it came to. */
+struct pqtx__call {
+    struct pqtx__rule rule;
+    /* What the guard's code means, where it is not a number of rows; a static text in *why. */
+    pqtx_status (*meaning)(int64_t code, const char **why);
+    const PGresult **result; /* the caller's, or NULL, as the next one */
+    int64_t *rows;
+    bool landed;
+    pqtx_status status;
+    PGresult *answer;
+};
+
+#define PQTX__CALLS_INLINE 4
+
 struct pqtx_tx {
     pqtx_pool *pool; /* or: */
     PGconn *own;     /* the caller's connection */
@@ -45,10 +59,11 @@ struct pqtx_tx {
 
     /* the attempt */
     struct pqtx__wire *wire;
-    struct pqtx__wire lent; /* what `wire` points to on the caller's connection */
-    bool begun;             /* BEGIN was sent */
-    uint64_t flights;       /* sent in it: tells a savepoint whether it has reached the server */
-    atomic_int depth;       /* bodies under way: that of pqtx_run(), and savepoints */
+    struct pqtx__wire lent;   /* what `wire` points to on the caller's connection */
+    struct pqtx__wire *given; /* or: one that others use as well, and that stays whose it is */
+    bool begun;               /* BEGIN was sent */
+    uint64_t flights;         /* sent in it: tells a savepoint whether it has reached the server */
+    atomic_int depth;         /* bodies under way: that of pqtx_run(), and savepoints */
     uint32_t savepoints;
     struct pqtx__pending pending;
     struct pqtx__lock_timeout {
@@ -59,6 +74,12 @@ struct pqtx_tx {
     struct pqtx__actions actions;
     PGresult **results; /* handed out in this attempt */
     size_t result_count, result_capacity;
+    struct pqtx__batch batch; /* what waits to be sent */
+    bool pipelined;           /* calls are queued */
+    bool needs_block;         /* one of them is not for a transaction without BEGIN */
+    bool implicit;            /* it goes without BEGIN and COMMIT */
+    struct pqtx__call *calls, first_calls[PQTX__CALLS_INLINE];
+    uint32_t call_count, call_capacity;
 
     struct pqtx__proof proof;
     bool doubtful;     /* the answer to a COMMIT was lost, and what became of it is open */
@@ -78,22 +99,14 @@ struct pqtx_tx {
 /* Begins on this wire; nothing is sent yet. */
 void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
 
-/* Sends the statements, from none up, in one flight, with whatever must precede them, and waits for
- * it.  PQTX_OK and each result, the caller's; or the mark. */
-pqtx_status pqtx__attempt_fly(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
-                              PGresult **results);
-
-/* Queues what must go in front of a command: BEGIN and the settings once, then what was put off. */
-bool pqtx__attempt_lead(pqtx_tx *tx);
-
 /* Rolls back if anything was begun, gives the connection away, and runs the on_rollback actions. */
 void pqtx__attempt_rollback(pqtx_tx *tx);
 
 /* Gives the connection away as it is: after a commit, or in doubt. */
 void pqtx__attempt_end(pqtx_tx *tx);
 
-/* Puts what the server said into tx->error. */
-void pqtx__attempt_heed(pqtx_tx *tx, const PGresult *result, pqtx_phase phase, int64_t sent_us);
+/* Takes a notice of the server's: tells the observer, and heeds what it says about COMMIT. */
+void pqtx__attempt_hear(pqtx_tx *tx, const PGresult *notice);
 
 /* Asks the fault hook what is to go wrong at this point, and lets it. */
 void pqtx__attempt_fault(pqtx_tx *tx, pqtx_point point);
@@ -104,6 +117,9 @@ pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoin
 /* Marks the attempt, unless it is marked already, with an error of the library's own; returns the
  * mark. */
 pqtx_status pqtx__fail(pqtx_tx *tx, pqtx_status status, const char *format, ...) PQTX_PRINTF(3, 4);
+
+/* The same for a wrong number of rows: PQTX_NO_MATCH if there are too few, else PQTX_TOO_MANY. */
+pqtx_status pqtx__fail_by_count(pqtx_tx *tx, struct pqtx__rule rule, int64_t rows);
 
 /* Notes when it happened in an error that has been put into tx->error. */
 void pqtx__note_error(pqtx_tx *tx);

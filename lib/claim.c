@@ -3,6 +3,7 @@
  * INSERT … ON CONFLICT DO NOTHING and SELECT are two statements on purpose: in one, an insert that
  * had to wait for another sees neither its own row nor that one. */
 #include "claim.h"
+#include "fly.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
     bool encoded = pqtx__params_encode(&first, 3, whole, &why) == PQTX_OK;
     if (encoded && pqtx__params_encode(&second, 2, key, &why) == PQTX_OK) {
         const struct pqtx__statement statements[] = {{insert, &first}, {select, &second}};
-        status = pqtx__attempt_fly(tx, statements, 2, results);
+        status = pqtx__fly(tx, statements, 2, results);
         pqtx__params_free(&second);
     } else {
         pqtx__fail(tx, status, "no memory for the event's id");

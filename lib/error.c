@@ -60,11 +60,39 @@ static void copy_text(pqtx_error *error, char *to, size_t size, const char *from
 
 #define COPY(error, field, from) copy_text(error, (error)->field, sizeof(error)->field, from)
 
+struct field {
+    size_t offset, size;
+};
+
+#define FIELD(name)                                                                                \
+    {                                                                                              \
+        offsetof(pqtx_error, name), sizeof((pqtx_error *)0)->name                                  \
+    }
+
+/* The texts; what stands before the first of them is numbers. */
+static const struct field texts[] = {
+    FIELD(sqlstate),        FIELD(severity),       FIELD(schema_name),     FIELD(table_name),
+    FIELD(column_name),     FIELD(datatype_name),  FIELD(constraint_name), FIELD(source_file),
+    FIELD(source_function), FIELD(message),        FIELD(detail),          FIELD(hint),
+    FIELD(context),         FIELD(internal_query),
+};
+
+#define TEXT_COUNT   (sizeof texts / sizeof texts[0])
+#define NUMBERS_SIZE offsetof(pqtx_error, sqlstate)
+
+/* Every transaction does this, so of the texts only the first byte is touched. */
+void pqtx__error_clear(pqtx_error *error)
+{
+    memset(error, 0, NUMBERS_SIZE);
+    error->size = sizeof *error;
+    for (size_t i = 0; i < TEXT_COUNT; i++)
+        ((char *)error)[texts[i].offset] = '\0';
+}
+
 static void clear(pqtx_error *error, pqtx_status status, pqtx_phase phase, pqtx_origin origin)
 {
-    size_t size = error->size;
     memset(error, 0, sizeof *error);
-    error->size = size;
+    error->size = sizeof *error;
     error->status = status;
     error->phase = phase;
     error->origin = origin;
@@ -158,14 +186,25 @@ void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_pha
     COPY(error, internal_query, PQresultErrorField(result, PG_DIAG_INTERNAL_QUERY));
 }
 
+bool pqtx__error_is_open(const pqtx_error *error)
+{
+    return !error || is_believable(error->size);
+}
+
+/* What stands behind a text's end is nobody's business, and is not copied. */
 pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to)
 {
     if (!to || !is_believable(to->size))
         return PQTX_MISUSE;
-    size_t size = to->size;
-    size_t known = size < sizeof *from ? size : sizeof *from;
-    memcpy(to, from, known);
-    memset((char *)to + known, 0, size - known);
+    size_t size = to->size, end = 0;
+    memcpy(to, from, NUMBERS_SIZE);
+    for (size_t i = 0; i < TEXT_COUNT && texts[i].offset + texts[i].size <= size; i++) {
+        const char *text = (const char *)from + texts[i].offset;
+        memcpy((char *)to + texts[i].offset, text, *text ? strlen(text) + 1 : 1);
+        end = texts[i].offset + texts[i].size;
+    }
+    if (size != sizeof *from)
+        memset((char *)to + end, 0, size - end);
     to->size = size;
     return PQTX_OK;
 }

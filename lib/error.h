@@ -20,6 +20,12 @@ void pqtx__error_set(pqtx_error *error, pqtx_status status, pqtx_phase phase, pq
                      const char *format, ...) PQTX_PRINTF(5, 6);
 void pqtx__error_from_result(pqtx_error *error, const PGresult *result, pqtx_phase phase);
 
+/* No error, all texts empty. */
+void pqtx__error_clear(pqtx_error *error);
+
+/* Whether a caller's struct is NULL or has a size that can be. */
+bool pqtx__error_is_open(const pqtx_error *error);
+
 /* To a caller's struct, which may be shorter or longer than ours; PQTX_MISUSE if it has no size. */
 pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to);
 

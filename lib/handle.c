@@ -6,20 +6,24 @@
 #include <pqtx/run.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *options)
 {
-    pqtx_tx *tx = calloc(1, sizeof *tx);
+    pqtx_tx *tx = malloc(sizeof *tx);
     if (!tx)
         return NULL;
+    memset(tx, 0, offsetof(pqtx_tx, error)); /* which is large, and cleared by itself */
     const char *why;
     pqtx__options_read(&tx->options, options, &why);
     tx->clock = tx->options.clock;
+    pqtx__batch_init(&tx->batch);
     tx->pool = pool;
     tx->own = conn;
-    tx->own_birth = pqtx__birth_note(false);
+    if (!pool)
+        tx->own_birth = pqtx__birth_note(false);
     tx->birth = pool ? pqtx__pool_birth(pool) : &tx->own_birth;
-    tx->error = (pqtx_error)PQTX_ERROR;
+    pqtx__error_clear(&tx->error);
     if (pool)
         pqtx__pool_ref(pool);
     if (!pool && !conn)
@@ -77,10 +81,12 @@ pqtx_status pqtx_get_error(const pqtx_tx *tx, pqtx_error *error)
 
 static void abandon(pqtx_tx *tx)
 {
+    if (tx->wire)
+        pqtx__batch_clear(&tx->batch, &tx->wire->store);
     if (tx->wire && tx->wire != &tx->lent)
         pqtx__wire_close(tx->wire, true);
     else if (tx->wire)
-        free(tx->lent.replies);
+        pqtx__wire_abandon(tx->wire);
     tx->wire = NULL;
 }
 
@@ -107,6 +113,8 @@ void pqtx_free(pqtx_tx *tx)
     if (tx->pool)
         pqtx__pool_unref(tx->pool);
     free(tx->results);
+    if (tx->calls != tx->first_calls)
+        free(tx->calls);
     free(tx->pending.list);
     free(tx);
 }

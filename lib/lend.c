@@ -48,17 +48,16 @@ static int64_t us(int64_t ms)
 }
 
 /* Idle or alive for longer than it should be. */
-static bool is_worn(const pqtx_pool *pool, const struct pqtx__wire *wire)
+static bool is_worn(const pqtx_pool *pool, const struct pqtx__wire *wire, int64_t now)
 {
-    int64_t now = pqtx__now(pool->clock);
     return now - wire->opened_us > us(pool->options.age_limit_ms) ||
            now - wire->idle_since_us > us(pool->options.idle_limit_ms);
 }
 
 /* Idle for long, or from before another one was lost, it is looked at before it is used. */
-static bool is_dead(const pqtx_pool *pool, struct pqtx__wire *wire, int64_t suspect_us)
+static bool is_dead(const pqtx_pool *pool, struct pqtx__wire *wire, int64_t suspect_us, int64_t now)
 {
-    int64_t idle_us = pqtx__now(pool->clock) - wire->idle_since_us;
+    int64_t idle_us = now - wire->idle_since_us;
     bool trusted = idle_us <= us(pool->options.check_after_ms) && wire->idle_since_us > suspect_us;
     return !trusted && pqtx__wire_is_stale(wire);
 }
@@ -72,6 +71,7 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
     pqtx_status status = pqtx__connect(pool->conninfo, raw, pool->clock,
                                        limit < until_us ? limit : until_us, wire, error);
     pthread_mutex_lock(&pool->lock);
+    bool prepares = !pool->never_prepares;
     if (status == PQTX_OK) {
         pool->stats.connects++;
     } else {
@@ -79,6 +79,8 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
         give_permission_back(pool);
     }
     pthread_mutex_unlock(&pool->lock);
+    if (status == PQTX_OK && prepares)
+        (*wire)->cache = pqtx__cache_new();
     return status;
 }
 
@@ -125,23 +127,27 @@ static pqtx_status acquire(pqtx_pool *pool, bool new, int64_t timeout_us, struct
     bool limited = limit_us > 0 && limit_us < timeout_us;
     pthread_mutex_lock(&pool->lock);
     bool claimed = claim(pool, new, limited ? now + limit_us : until_us, wire);
-    bool closed = pool->closed;
+    bool closed = pool->closed, never_prepares = pool->never_prepares;
     int64_t suspect_us = pool->suspect_us;
     pthread_mutex_unlock(&pool->lock);
     if (!claimed && closed)
         return refuse(error, PQTX_MISUSE, "the pool was closed");
     if (!claimed)
         return refuse(error, PQTX_TIMEOUT, "no connection of the pool became free in time");
-    if (*wire && is_dead(pool, *wire, suspect_us)) {
+    if (*wire && is_dead(pool, *wire, suspect_us, now)) {
         count_loss(pool);
         pqtx__wire_close(*wire, false);
         *wire = NULL;
-    } else if (*wire && (new || is_worn(pool, *wire))) {
+    } else if (*wire && (new || is_worn(pool, *wire, now))) {
         pqtx__wire_close(*wire, false);
         *wire = NULL;
     }
     if (!*wire && open_one(pool, until_us, wire, error) != PQTX_OK)
         return error->status;
+    if ((*wire)->cache && never_prepares) {
+        pqtx__cache_free((*wire)->cache);
+        (*wire)->cache = NULL;
+    }
     (*wire)->last_thread = pthread_self();
     return PQTX_OK;
 }
@@ -179,6 +185,14 @@ static bool is_clean(const struct pqtx__wire *wire)
            PQtransactionStatus(wire->conn) == PQTRANS_IDLE;
 }
 
+/* A pooler that gives each transaction another session loses what was prepared: then statements are
+ * sent as they are, by all connections of the pool.  Under the lock. */
+static void heed_stale(pqtx_pool *pool, struct pqtx__wire *wire)
+{
+    pool->never_prepares |= wire->stale && wire->backend.pid == 0;
+    wire->stale = false;
+}
+
 void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire)
 {
     int64_t now = pqtx__now(pool->clock);
@@ -192,6 +206,7 @@ void pqtx__pool_release(pqtx_pool *pool, struct pqtx__wire *wire)
     pthread_mutex_lock(&pool->lock);
     if (!clean)
         pool->stats.drops++;
+    heed_stale(pool, wire);
     if (wire->lost)
         pool->suspect_us = now;
     if (!clean || pool->closed) {

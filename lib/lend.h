@@ -20,6 +20,7 @@ struct pqtx_pool {
 
     pthread_mutex_t lock;
     bool closed;
+    bool never_prepares;
     int32_t open, idle_count;
     struct pqtx__wire *idle; /* the newest first */
     struct pqtx__turns turns;

@@ -47,25 +47,49 @@ static const struct lock many_shared = {
     "SELECT pg_catalog.pg_advisory_xact_lock_shared(u.key)" MANY,
     "SELECT pg_catalog.pg_advisory_xact_lock_shared(u.key)" MANY SOUND};
 
-static pqtx_status judge(pqtx_tx *tx, const PGresult *result)
+/* Fewer rows than keys: the WHERE has refused. */
+static pqtx_status meaning(int64_t code, const char **why)
 {
-    if (PQntuples(result) == 0)
-        return pqtx__fail(tx, PQTX_WRONG_ISOLATION,
-                          "an advisory lock at this isolation level would be taken after the "
-                          "snapshot: use READ COMMITTED, or PQTX_LOCK_ANY_ISOLATION");
-    return strcmp(PQgetvalue(result, 0, 0), "f") == 0 ? PQTX_BUSY : PQTX_OK;
+    (void)code;
+    *why = "an advisory lock at this isolation level would be taken after the snapshot: use READ "
+           "COMMITTED, or PQTX_LOCK_ANY_ISOLATION";
+    return PQTX_WRONG_ISOLATION;
 }
 
-static pqtx_status take(pqtx_tx *tx, const struct lock *lock, int count, const pqtx_value *values)
+static struct pqtx__request ask_for(const pqtx_tx *tx, const struct lock *lock, int64_t rows,
+                                    int count, const pqtx_value *values)
+{
+    bool anywhere = tx && tx->options.flags & PQTX_LOCK_ANY_ISOLATION;
+    return (struct pqtx__request){.sql = anywhere ? lock->anywhere : lock->sound,
+                                  .count = count,
+                                  .values = values,
+                                  .rule = {PQTX__COUNT_EXACT, rows},
+                                  .meaning = meaning};
+}
+
+static pqtx_status take(pqtx_tx *tx, const struct lock *lock, int64_t rows, int count,
+                        const pqtx_value *values)
+{
+    struct pqtx__request request = ask_for(tx, lock, rows, count, values);
+    return pqtx__tx_call(tx, &request);
+}
+
+/* The answer is whether the lock was got, so it cannot wait. */
+static pqtx_status try(pqtx_tx *tx, const struct lock *lock, int count, const pqtx_value *values)
 {
     pqtx_status status = pqtx__tx_enter(tx);
     if (status != PQTX_OK)
         return status;
-    bool anywhere = tx->options.flags & PQTX_LOCK_ANY_ISOLATION;
+    struct pqtx__request request = ask_for(tx, lock, 1, count, values);
+    const char *why;
     PGresult *result;
-    status = pqtx__tx_exec(tx, anywhere ? lock->anywhere : lock->sound, count, values, &result);
-    if (status == PQTX_OK)
-        status = judge(tx, result);
+    status = pqtx__tx_exec(tx, request.sql, count, values, &result);
+    if (status == PQTX_OK && PQntuples(result) == 0) {
+        status = meaning(0, &why);
+        pqtx__fail(tx, status, "%s", why);
+    } else if (status == PQTX_OK && strcmp(PQgetvalue(result, 0, 0), "f") == 0) {
+        status = PQTX_BUSY;
+    }
     PQclear(result);
     pqtx__tx_leave(tx);
     return status;
@@ -73,12 +97,22 @@ static pqtx_status take(pqtx_tx *tx, const struct lock *lock, int count, const p
 
 static pqtx_status take_key(pqtx_tx *tx, const struct lock *lock, int64_t key)
 {
-    return take(tx, lock, PQTX_ARGS(PQTX_INT(key)));
+    return take(tx, lock, 1, PQTX_ARGS(PQTX_INT(key)));
 }
 
 static pqtx_status take_pair(pqtx_tx *tx, const struct lock *lock, int32_t group, int32_t key)
 {
-    return take(tx, lock, PQTX_ARGS(PQTX_INT(group), PQTX_INT(key)));
+    return take(tx, lock, 1, PQTX_ARGS(PQTX_INT(group), PQTX_INT(key)));
+}
+
+static pqtx_status try_key(pqtx_tx *tx, const struct lock *lock, int64_t key)
+{
+    return try(tx, lock, PQTX_ARGS(PQTX_INT(key)));
+}
+
+static pqtx_status try_pair(pqtx_tx *tx, const struct lock *lock, int32_t group, int32_t key)
+{
+    return try(tx, lock, PQTX_ARGS(PQTX_INT(group), PQTX_INT(key)));
 }
 
 pqtx_status pqtx_lock(pqtx_tx *tx, int64_t key)
@@ -93,12 +127,12 @@ pqtx_status pqtx_lock_shared(pqtx_tx *tx, int64_t key)
 
 pqtx_status pqtx_try_lock(pqtx_tx *tx, int64_t key)
 {
-    return take_key(tx, &key_try, key);
+    return try_key(tx, &key_try, key);
 }
 
 pqtx_status pqtx_try_lock_shared(pqtx_tx *tx, int64_t key)
 {
-    return take_key(tx, &key_try_shared, key);
+    return try_key(tx, &key_try_shared, key);
 }
 
 pqtx_status pqtx_lock_pair(pqtx_tx *tx, int32_t group, int32_t key)
@@ -113,12 +147,12 @@ pqtx_status pqtx_lock_pair_shared(pqtx_tx *tx, int32_t group, int32_t key)
 
 pqtx_status pqtx_try_lock_pair(pqtx_tx *tx, int32_t group, int32_t key)
 {
-    return take_pair(tx, &pair_try, group, key);
+    return try_pair(tx, &pair_try, group, key);
 }
 
 pqtx_status pqtx_try_lock_pair_shared(pqtx_tx *tx, int32_t group, int32_t key)
 {
-    return take_pair(tx, &pair_try_shared, group, key);
+    return try_pair(tx, &pair_try_shared, group, key);
 }
 
 static int compare(const void *a, const void *b)
@@ -127,12 +161,13 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* "{-3,5,8}": ascending and each once; or NULL. */
-static char *array_of(const int64_t *keys, size_t count)
+/* "{-3,5,8}": ascending and each once, *rows of them; or NULL. */
+static char *array_of(const int64_t *keys, size_t count, int64_t *rows)
 {
     enum { KEY_SIZE = 21 }; /* "-9223372036854775808" and a comma */
     int64_t *sorted = count <= (SIZE_MAX - 3) / KEY_SIZE ? malloc(count * sizeof *sorted) : NULL;
     char *text = sorted ? malloc(count * KEY_SIZE + 3) : NULL;
+    *rows = 0;
     if (text) {
         memcpy(sorted, keys, count * sizeof *sorted);
         qsort(sorted, count, sizeof *sorted, compare);
@@ -140,7 +175,8 @@ static char *array_of(const int64_t *keys, size_t count)
         *at++ = '{';
         for (size_t i = 0; i < count; i++)
             if (i == 0 || sorted[i] != sorted[i - 1])
-                at += snprintf(at, KEY_SIZE + 1, "%s%lld", i ? "," : "", (long long)sorted[i]);
+                at += snprintf(at, KEY_SIZE + 1, "%s%lld", (*rows)++ ? "," : "",
+                               (long long)sorted[i]);
         memcpy(at, "}", 2);
     }
     free(sorted);
@@ -166,10 +202,11 @@ static pqtx_status take_many(pqtx_tx *tx, const struct lock *lock, const int64_t
         return refuse(tx, PQTX_OK, "");
     if (!keys)
         return refuse(tx, PQTX_MISUSE, "the keys are NULL");
-    char *array = array_of(keys, count);
+    int64_t rows;
+    char *array = array_of(keys, count, &rows);
     if (!array)
         return refuse(tx, PQTX_NO_MEMORY, "no memory for the keys");
-    pqtx_status status = take(tx, lock, PQTX_ARGS(PQTX_TEXT(array)));
+    pqtx_status status = take(tx, lock, rows, PQTX_ARGS(PQTX_TEXT(array)));
     free(array);
     return status;
 }

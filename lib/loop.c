@@ -38,8 +38,10 @@ void pqtx__decide(pqtx_tx *tx, pqtx_status result, pqtx_outcome outcome)
     pqtx__report_end(tx);
 }
 
-static void start(pqtx_tx *tx)
+void pqtx__loop_start(pqtx_tx *tx)
 {
+    if (tx->deadline_us != 0)
+        return;
     int64_t whole_us = tx->options.deadline_ms * 1000;
     int64_t reserve_us = whole_us / 10 < RESERVE_MAX_US ? whole_us / 10 : RESERVE_MAX_US;
     tx->started_us = pqtx__now(tx->clock);
@@ -76,6 +78,16 @@ static pqtx_status borrow(pqtx_tx *tx, struct pqtx__wire **wire)
     return tx->error.status;
 }
 
+static pqtx_status acquire(pqtx_tx *tx, struct pqtx__wire **wire)
+{
+    if (!tx->pool)
+        return borrow(tx, wire);
+    *wire = tx->given;
+    if (tx->given)
+        return PQTX_OK;
+    return pqtx__pool_acquire(tx->pool, pqtx__left(tx->clock, tx->give_up_us), wire, &tx->error);
+}
+
 /* Worth another try: nothing ran, and the server may take a connection later. */
 static bool may_connect_later(const pqtx_tx *tx)
 {
@@ -98,9 +110,7 @@ static bool begin(pqtx_tx *tx)
 {
     for (uint32_t n = 1;; n++) {
         struct pqtx__wire *wire = NULL;
-        int64_t left_us = pqtx__left(tx->clock, tx->give_up_us);
-        pqtx_status status =
-            tx->pool ? pqtx__pool_acquire(tx->pool, left_us, &wire, &tx->error) : borrow(tx, &wire);
+        pqtx_status status = acquire(tx, &wire);
         if (status == PQTX_OK) {
             tx->attempts++;
             pqtx__attempt_begin(tx, wire);
@@ -216,7 +226,7 @@ static int attempt(pqtx_tx *tx)
         if (tx->state == PQTX__OPEN)
             roll_back(tx);
         if (tx->state == PQTX__IDLE)
-            start(tx);
+            pqtx__loop_start(tx);
         else if (tx->state == PQTX__DECIDED || !go_again(tx))
             return 0;
         pqtx__tx_forget_results(tx);
@@ -283,10 +293,9 @@ static pqtx_status in_doubt(pqtx_tx *tx)
     return tx->mark;
 }
 
-static pqtx_status commit(pqtx_tx *tx)
+/* By what COMMIT has come to, or the mark, by whatever word the body chose. */
+pqtx_status pqtx__loop_end(pqtx_tx *tx, pqtx_status status, bool marked)
 {
-    bool marked = tx->mark != PQTX_OK; /* by whatever word the body chose */
-    pqtx_status status = marked ? tx->mark : pqtx__commit(tx);
     if (status == PQTX_IN_DOUBT && !marked)
         return in_doubt(tx);
     if (status != PQTX_OK) {
@@ -295,6 +304,12 @@ static pqtx_status commit(pqtx_tx *tx)
     }
     pqtx__attempt_end(tx);
     return committed(tx);
+}
+
+static pqtx_status commit(pqtx_tx *tx)
+{
+    bool marked = tx->mark != PQTX_OK;
+    return pqtx__loop_end(tx, marked ? tx->mark : pqtx__commit(tx), marked);
 }
 
 pqtx_status pqtx_commit(pqtx_tx *tx)

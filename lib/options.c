@@ -64,7 +64,8 @@ static const char *fault_of(const pqtx_options *o)
         return "options.wait_first_ms or wait_max_ms is not within 0 … 2147483647";
     if (o->max_attempts < 0)
         return "options.max_attempts is negative";
-    if (o->flags & ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE))
+    if (o->flags &
+        ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE | PQTX_PIPELINE))
         return "options.flags has a bit that this version does not know";
     if ((o->flags & PQTX_PIN_SNAPSHOT) && o->isolation == PQTX_ISO_READ_COMMITTED)
         return "PQTX_PIN_SNAPSHOT means nothing at READ COMMITTED: each statement has its own";
@@ -115,7 +116,7 @@ static const char *fault_of_pool(const pqtx_pool_options *o)
         return "max_count is not within 0 … 10000";
     if (o->min_count < 0 || o->min_count > (o->max_count ? o->max_count : 8))
         return "min_count is negative or larger than max_count";
-    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS))
+    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS | PQTX_POOL_PREPARE_NEVER))
         return "flags has a bit that this version does not know";
     if (o->reserved != 0)
         return "reserved is not 0";

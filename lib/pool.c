@@ -74,9 +74,11 @@ static size_t bucket_of(int64_t us)
     return bucket;
 }
 
-void pqtx__pool_time(pqtx_pool *pool, int64_t wait_us, int64_t run_us)
+void pqtx__pool_end(pqtx_pool *pool, size_t field, bool busy, int64_t wait_us, int64_t run_us)
 {
     pthread_mutex_lock(&pool->lock);
+    ++*(uint64_t *)((char *)&pool->stats + field);
+    pool->stats.busy += busy;
     pool->stats.wait_us += (uint64_t)wait_us;
     pool->stats.run_us += (uint64_t)run_us;
     pool->stats.wait_us_buckets[bucket_of(wait_us)]++;
@@ -101,6 +103,7 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     pool->options = *options;
     pool->options.conninfo = pool->conninfo;
     pool->clock = options->clock;
+    pool->never_prepares = options->flags & PQTX_POOL_PREPARE_NEVER;
     pool->birth = pqtx__birth_note(true);
     pqtx__turns_init(&pool->turns);
     pqtx__budget_init(&pool->budget, options->retry_percent, options->retry_burst);
@@ -152,7 +155,7 @@ pqtx_status pqtx_pool_open(const pqtx_pool_options *options, pqtx_pool **pool, p
     pqtx_pool_options read;
     if (pool)
         *pool = NULL;
-    if (!pool || (error && pqtx_error_init(error, error->size) != PQTX_OK))
+    if (!pool || !pqtx__error_is_open(error))
         return PQTX_MISUSE;
     pqtx_status status = pqtx__pool_options_read(&read, options, &why);
     if (status == PQTX_OK)

@@ -21,8 +21,9 @@ const pqtx_clock *pqtx__pool_clock(const pqtx_pool *pool);
 void pqtx__pool_earn(pqtx_pool *pool);
 bool pqtx__pool_spend(pqtx_pool *pool);
 
-/* Notes how long a transaction slept and took. */
-void pqtx__pool_time(pqtx_pool *pool, int64_t wait_us, int64_t run_us);
+/* Counts a transaction that has ended: one more in `field`, whether it ended with PQTX_BUSY, how
+ * long it slept and took. */
+void pqtx__pool_end(pqtx_pool *pool, size_t field, bool busy, int64_t wait_us, int64_t run_us);
 
 /* Adds one to a counter of the pool's statistics: offsetof(pqtx_stats, commits). */
 void pqtx__pool_count(pqtx_pool *pool, size_t field);

@@ -75,14 +75,15 @@ pqtx_status pqtx__proof_init(struct pqtx__proof *proof, const pqtx_options *o, c
     proof->by = o->in_doubt == PQTX_DOUBT_DEFAULT ? PQTX_DOUBT_REPORT : o->in_doubt;
     if (proof->by == PQTX_DOUBT_TOKEN && o->access >= PQTX_ACCESS_READ_ONLY)
         proof->by = PQTX_DOUBT_XID; /* it cannot write a token, and will have no xid either */
-    snprintf(proof->schema, sizeof proof->schema, "%s", pqtx__once_schema(o->once_schema));
-    if (!draw(proof->identity)) {
+    pqtx__text_copy(proof->schema, sizeof proof->schema, pqtx__once_schema(o->once_schema));
+    bool named = o->event_id || proof->by == PQTX_DOUBT_TOKEN;
+    if (named && !draw(proof->identity)) {
         *why = "the system gives no random numbers, which an identity needs";
         return PQTX_RESOURCES;
     }
-    write_token(proof->identity, 0, proof->run);
     if (!o->event_id)
         return PQTX_OK;
+    write_token(proof->identity, 0, proof->run);
     proof->event_id = copy(o->event_id, strlen(o->event_id));
     if (o->fingerprint)
         proof->fingerprint = copy(o->fingerprint, o->fingerprint_len);

@@ -78,19 +78,20 @@ void pqtx__report_resolved(pqtx_tx *tx)
     count(tx, offsetof(pqtx_stats, resolved));
 }
 
+static size_t ending(const pqtx_tx *tx)
+{
+    if (tx->outcome == PQTX_OUTCOME_IN_DOUBT)
+        return offsetof(pqtx_stats, in_doubt);
+    if (tx->outcome != PQTX_OUTCOME_COMMITTED)
+        return offsetof(pqtx_stats, rollbacks);
+    return tx->result == PQTX_DONE_BEFORE ? offsetof(pqtx_stats, done_before)
+                                          : offsetof(pqtx_stats, commits);
+}
+
 void pqtx__report_end(pqtx_tx *tx)
 {
-    if (tx->result == PQTX_DONE_BEFORE && tx->outcome == PQTX_OUTCOME_COMMITTED)
-        count(tx, offsetof(pqtx_stats, done_before));
-    else if (tx->outcome == PQTX_OUTCOME_COMMITTED)
-        count(tx, offsetof(pqtx_stats, commits));
-    else if (tx->outcome == PQTX_OUTCOME_IN_DOUBT)
-        count(tx, offsetof(pqtx_stats, in_doubt));
-    else
-        count(tx, offsetof(pqtx_stats, rollbacks));
-    if (tx->result == PQTX_BUSY)
-        count(tx, offsetof(pqtx_stats, busy));
     if (tx->pool)
-        pqtx__pool_time(tx->pool, tx->waited_us, pqtx__now(tx->clock) - tx->started_us);
+        pqtx__pool_end(tx->pool, ending(tx), tx->result == PQTX_BUSY, tx->waited_us,
+                       pqtx__now(tx->clock) - tx->started_us);
     tell(tx, PQTX_EVENT_END, tx->result, 0);
 }

@@ -74,7 +74,7 @@ static enum verdict ask_by_token(struct pqtx__wire *wire, const pqtx_ticket *tic
                         " WHERE id OPERATOR(pg_catalog.=) $1", 1, &token) &&
         pqtx__wire_send(wire, "COMMIT", NULL) && pqtx__wire_sync(wire);
     enum pqtx__flight flight = sent ? pqtx__wire_land(wire, until_us) : PQTX__LOST;
-    size_t failed = pqtx__wire_error(wire);
+    size_t failed = pqtx__wire_error(wire, 0, wire->count);
     const PGresult *row = SELECT < wire->count ? wire->replies[SELECT].result : NULL;
     enum verdict verdict = UNDER_WAY;
     if (failed < wire->count)

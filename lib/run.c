@@ -51,7 +51,7 @@ static pqtx_status run(pqtx_tx *tx, pqtx_work work, void *arg, pqtx_error *error
 
 static pqtx_status check(pqtx_work work, pqtx_error *error)
 {
-    if (error && pqtx_error_init(error, error->size) != PQTX_OK)
+    if (!pqtx__error_is_open(error))
         return PQTX_MISUSE;
     return work ? PQTX_OK : pqtx__error_report(error, PQTX_MISUSE, "the work is NULL");
 }

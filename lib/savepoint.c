@@ -1,4 +1,5 @@
 /* savepoint.c: a part of a body that can be undone by itself. */
+#include "fly.h"
 #include "tx.h"
 
 /* After these nothing in this transaction can be mended: the snapshot or the locks are the cause,
@@ -60,9 +61,18 @@ static pqtx_status finish(pqtx_tx *tx, const struct savepoint *savepoint, bool k
     return status;
 }
 
+/* What is queued belongs to one side of a savepoint, and its answer is needed there. */
+static pqtx_status land(pqtx_tx *tx)
+{
+    return tx->batch.count > 0 ? pqtx__fly(tx, NULL, 0, NULL) : PQTX_OK;
+}
+
 /* What the work came to: kept, undone to an answer, or on the way to the top. */
 static pqtx_status settle(pqtx_tx *tx, const struct savepoint *savepoint, pqtx_status status)
 {
+    if (tx->mark == PQTX_OK && status == PQTX_OK)
+        land(tx);
+    pqtx__batch_clear(&tx->batch, &tx->wire->store); /* of work that is undone */
     if (tx->mark != PQTX_OK && unwinds(tx))
         return tx->mark;
     if (status == PQTX_OK)
@@ -81,6 +91,11 @@ pqtx_status pqtx_savepoint(pqtx_tx *tx, pqtx_work work, void *arg)
     pqtx_status status = pqtx__tx_enter(tx);
     if (status != PQTX_OK)
         return status;
+    if (land(tx) != PQTX_OK) {
+        status = tx->mark;
+        pqtx__tx_leave(tx);
+        return status;
+    }
     struct savepoint savepoint = next(tx);
     status = work ? pqtx__attempt_defer(tx, "SAVEPOINT", savepoint.number)
                   : pqtx__fail(tx, PQTX_MISUSE, "the work is NULL");

@@ -67,29 +67,141 @@ static const char *next_word(const char *at)
     return skip_blank(at);
 }
 
+/* The words that tell, those of most statements first. */
+static enum pqtx__kind kind_of(const char *word)
+{
+    static const struct {
+        const char *word;
+        enum pqtx__kind kind;
+    } kinds[] = {
+        {"UPDATE", PQTX__KIND_WRITE},    {"SELECT", PQTX__KIND_READ},
+        {"INSERT", PQTX__KIND_WRITE},    {"DELETE", PQTX__KIND_WRITE},
+        {"WITH", PQTX__KIND_PLAIN},      {"VALUES", PQTX__KIND_READ},
+        {"TABLE", PQTX__KIND_READ},      {"MERGE", PQTX__KIND_PLAIN},
+        {"CALL", PQTX__KIND_CALL},       {"BEGIN", PQTX__KIND_RUNNER},
+        {"START", PQTX__KIND_RUNNER},    {"COMMIT", PQTX__KIND_RUNNER},
+        {"END", PQTX__KIND_RUNNER},      {"ROLLBACK", PQTX__KIND_RUNNER},
+        {"ABORT", PQTX__KIND_RUNNER},    {"SAVEPOINT", PQTX__KIND_RUNNER},
+        {"RELEASE", PQTX__KIND_RUNNER},  {"COPY", PQTX__KIND_COPY},
+        {"PREPARE", PQTX__KIND_PREPARE},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (is_word(word, kinds[i].word))
+            return kinds[i].kind;
+    return PQTX__KIND_OTHER;
+}
+
+enum pqtx__kind pqtx__statement_kind(const char *sql)
+{
+    return kind_of(skip_blank(sql));
+}
+
 const char *pqtx__statement_fault(const char *sql)
 {
-    static const char *const runner[] = {"BEGIN",    "START", "COMMIT",    "END",
-                                         "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"};
     const char *word = skip_blank(sql);
-    for (size_t i = 0; i < sizeof runner / sizeof runner[0]; i++)
-        if (is_word(word, runner[i]))
-            return "BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their kin are the runner's to send: "
-                   "return from the body, or use pqtx_commit(), pqtx_fail(), pqtx_savepoint()";
-    if (is_word(word, "PREPARE") && is_word(next_word(word), "TRANSACTION"))
-        return "PREPARE TRANSACTION would take the transaction away from the runner";
-    if (is_word(word, "COPY"))
+    switch (kind_of(word)) {
+    case PQTX__KIND_RUNNER:
+        return "BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their kin are the runner's to send: "
+               "return from the body, or use pqtx_commit(), pqtx_fail(), pqtx_savepoint()";
+    case PQTX__KIND_PREPARE:
+        if (is_word(next_word(word), "TRANSACTION"))
+            return "PREPARE TRANSACTION would take the transaction away from the runner";
+        return NULL;
+    case PQTX__KIND_COPY:
         return "COPY does not work in pipeline mode, in which every statement is sent";
-    return NULL;
+    default:
+        return NULL;
+    }
+}
+
+int pqtx__statement_is_plain(const char *sql)
+{
+    enum pqtx__kind kind = pqtx__statement_kind(sql);
+    return kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE || kind == PQTX__KIND_PLAIN;
 }
 
 int pqtx__statement_reads(const char *sql)
 {
-    static const char *const readers[] = {"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE",
-                                          "WITH",   "VALUES", "TABLE",  "CALL"};
-    const char *word = skip_blank(sql);
-    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
-        if (is_word(word, readers[i]))
+    return pqtx__statement_is_plain(sql) || pqtx__statement_kind(sql) == PQTX__KIND_CALL;
+}
+
+static int is_name_byte(char c)
+{
+    return is_letter(c) || c == '_' || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
+}
+
+/* Past 'text' or "name": a doubled quote is two of them in a row.  In E'text' a backslash takes the
+ * quote after it along. */
+static const char *skip_quoted(const char *at, int escapes)
+{
+    char quote = *at++;
+    while (*at && *at != quote)
+        at += escapes && at[0] == '\\' && at[1] ? 2 : 1;
+    return *at ? at + 1 : at;
+}
+
+/* Past $tag$text$tag$; a dollar that begins none is past itself. */
+static const char *skip_dollar(const char *at)
+{
+    const char *tag = at + 1;
+    while (is_name_byte(*tag))
+        tag++;
+    if (*tag != '$' || (at[1] >= '0' && at[1] <= '9'))
+        return at + 1;
+    size_t len = (size_t)(tag - at) + 1;
+    const char *end = tag + 1;
+    while (*end && strncmp(end, at, len) != 0)
+        end++;
+    return *end ? end + len : end;
+}
+
+/* Past one piece of a statement: a comment, a quoted text, a name or word, or one byte. */
+static const char *skip_piece(const char *at)
+{
+    if (at[0] == '-' && at[1] == '-')
+        return skip_line(at);
+    if (at[0] == '/' && at[1] == '*')
+        return skip_comment(at);
+    if (at[0] == '\'' || at[0] == '"')
+        return skip_quoted(at, 0);
+    if ((at[0] == 'E' || at[0] == 'e') && at[1] == '\'')
+        return skip_quoted(at + 1, 1);
+    if (at[0] == '$')
+        return skip_dollar(at);
+    if (!is_name_byte(*at))
+        return at + 1;
+    while (is_name_byte(*at) || *at == '$')
+        at++;
+    return at;
+}
+
+const char *pqtx__statement_end(const char *sql)
+{
+    if (!strchr(sql, ';'))
+        return sql + strlen(sql);
+    while (*sql && *sql != ';')
+        sql = skip_piece(sql);
+    return sql;
+}
+
+/* Whether the letters occur at all, which is quick to see. */
+static int mentions_returning(const char *at)
+{
+    for (; *at; at++)
+        if ((*at | 32) == 'r' && (at[1] | 32) == 'e' && (at[2] | 32) == 't' && (at[3] | 32) == 'u')
             return 1;
+    return 0;
+}
+
+int pqtx__statement_returns(const char *sql)
+{
+    int depth = 0;
+    if (!mentions_returning(sql))
+        return 0;
+    for (const char *at = skip_blank(sql); *at; at = skip_piece(at)) {
+        depth += (*at == '(') - (*at == ')');
+        if (depth == 0 && is_word(at, "RETURNING"))
+            return 1;
+    }
     return 0;
 }

@@ -4,6 +4,29 @@
 /* Why the runner must not send this statement for a body, or NULL. */
 const char *pqtx__statement_fault(const char *sql);
 
+/* What a statement is, by its first word. */
+enum pqtx__kind {
+    PQTX__KIND_OTHER,   /* perhaps one that needs, or must not have, a transaction block */
+    PQTX__KIND_READ,    /* SELECT, VALUES, TABLE */
+    PQTX__KIND_WRITE,   /* INSERT, UPDATE, DELETE */
+    PQTX__KIND_PLAIN,   /* WITH, MERGE */
+    PQTX__KIND_CALL,    /* outside a transaction block it could commit */
+    PQTX__KIND_RUNNER,  /* BEGIN, COMMIT, … */
+    PQTX__KIND_PREPARE, /* perhaps TRANSACTION */
+    PQTX__KIND_COPY
+};
+
+enum pqtx__kind pqtx__statement_kind(const char *sql);
+
+/* Whether it is one that needs no transaction block, and does in one what it does without. */
+int pqtx__statement_is_plain(const char *sql);
+
+/* Whether an INSERT, UPDATE or DELETE has a RETURNING clause. */
+int pqtx__statement_returns(const char *sql);
+
+/* Where it ends: at its semicolon, or with the text. */
+const char *pqtx__statement_end(const char *sql);
+
 /* Whether it takes a snapshot, so that a question behind it cannot move that; by its first word,
  * and false where that is not certain. */
 int pqtx__statement_reads(const char *sql);

@@ -1,5 +1,6 @@
 /* tx.c: the calls of a body, between BEGIN and COMMIT. */
 #include "tx.h"
+#include "fly.h"
 #include "statement.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ void pqtx__tx_forget_results(pqtx_tx *tx)
     for (size_t i = 0; i < tx->result_count; i++)
         PQclear(tx->results[i]);
     tx->result_count = 0;
+    pqtx__calls_forget(tx);
 }
 
 pqtx_status pqtx__tx_keep(pqtx_tx *tx, PGresult *result, const PGresult **out)
@@ -48,53 +50,74 @@ pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_va
                           PGresult **result)
 {
     *result = NULL;
-    const char *why = sql ? pqtx__statement_fault(sql) : "the statement is NULL";
-    if (why)
-        return pqtx__fail(tx, PQTX_MISUSE, "%s", why);
     struct pqtx__params params;
+    const char *why;
     pqtx_status status = pqtx__params_encode(&params, count, values, &why);
     if (status == PQTX_NO_MEMORY)
         return pqtx__fail(tx, status, "no memory for the statement's values");
     if (status != PQTX_OK)
         return pqtx__fail(tx, status, "%s", why);
-    status = pqtx__attempt_fly(tx, &(struct pqtx__statement){sql, &params}, 1, result);
+    status = pqtx__fly(tx, &(struct pqtx__statement){sql, &params}, 1, result);
     pqtx__params_free(&params);
     return status;
 }
 
-pqtx_status pqtx__tx_rows(pqtx_tx *tx, PGresult *result, bool one, int64_t *rows)
+/* Marks the attempt if the rows are not as many as they have to be. */
+static pqtx_status check_rows(pqtx_tx *tx, const struct pqtx__request *r, const PGresult *result,
+                              int64_t *rows)
 {
-    const char *text = PQcmdTuples(result);
-    if (!*text && strncmp(PQcmdStatus(result), "MERGE ", 6) == 0)
-        text = PQcmdStatus(result) + 6;                       /* libpq 14 does not know it */
-    bool returns = PQresultStatus(result) == PGRES_TUPLES_OK; /* SHOW and CALL count nothing */
-    if (!*text && !returns)
-        return pqtx__fail(tx, PQTX_MISUSE, "%s has no row count", PQcmdStatus(result));
-    *rows = returns ? PQntuples(result) : strtoll(text, NULL, 10);
-    if (one && *rows == 0)
-        return pqtx__fail(tx, PQTX_NO_MATCH, "no row, where one was expected");
-    if (one && *rows > 1)
-        return pqtx__fail(tx, PQTX_TOO_MANY, "%lld rows, where one was expected", (long long)*rows);
-    return PQTX_OK;
+    const char *why;
+    *rows = 0;
+    if (r->rule.count == PQTX__COUNT_ANY && !r->counts)
+        return PQTX_OK;
+    if (pqtx_get_rows(result, rows) != PQTX_OK)
+        return pqtx__fail(tx, PQTX_MISUSE, "%s has no row count",
+                          PQcmdStatus((PGresult *)(uintptr_t)result));
+    if (r->rule.count == PQTX__COUNT_ANY || *rows == r->rule.rows)
+        return PQTX_OK;
+    if (!r->meaning)
+        return pqtx__fail_by_count(tx, r->rule, *rows);
+    pqtx_status status = r->meaning(*rows, &why);
+    return pqtx__fail(tx, status, "%s", why);
 }
 
-static pqtx_status exec(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values, bool one,
-                        const PGresult **out)
+static pqtx_status wait_for(pqtx_tx *tx, const struct pqtx__request *r)
 {
-    if (out)
-        *out = NULL;
+    PGresult *result;
+    int64_t rows;
+    pqtx_status status = pqtx__tx_exec(tx, r->sql, r->count, r->values, &result);
+    if (status == PQTX_OK)
+        status = check_rows(tx, r, result, &rows);
+    if (status == PQTX_OK && tx->pipelined)
+        return pqtx__call_landed(tx, r, result, rows);
+    if (status == PQTX_OK && r->rows)
+        *r->rows = rows;
+    if (status == PQTX_OK && r->result)
+        return pqtx__tx_keep(tx, result, r->result);
+    PQclear(result);
+    if (status != PQTX_OK && tx->pipelined)
+        pqtx__call_failed(tx, r);
+    return status;
+}
+
+pqtx_status pqtx__tx_ask(pqtx_tx *tx, const struct pqtx__request *r)
+{
+    const char *why = r->sql ? pqtx__statement_fault(r->sql) : "the statement is NULL";
+    if (why)
+        return pqtx__fail(tx, PQTX_MISUSE, "%s", why);
+    return tx->pipelined && pqtx__call_can_wait(r) ? pqtx__call_queue(tx, r) : wait_for(tx, r);
+}
+
+pqtx_status pqtx__tx_call(pqtx_tx *tx, const struct pqtx__request *r)
+{
+    if (r->result)
+        *r->result = NULL;
+    if (r->rows)
+        *r->rows = 0;
     pqtx_status status = pqtx__tx_enter(tx);
     if (status != PQTX_OK)
         return status;
-    PGresult *result;
-    int64_t rows;
-    status = pqtx__tx_exec(tx, sql, count, values, &result);
-    if (status == PQTX_OK && one)
-        status = pqtx__tx_rows(tx, result, one, &rows);
-    if (status == PQTX_OK && out)
-        status = pqtx__tx_keep(tx, result, out);
-    else
-        PQclear(result);
+    status = pqtx__tx_ask(tx, r);
     pqtx__tx_leave(tx);
     return status;
 }
@@ -102,13 +125,18 @@ static pqtx_status exec(pqtx_tx *tx, const char *sql, int count, const pqtx_valu
 pqtx_status pqtx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                       const PGresult **result)
 {
-    return exec(tx, sql, count, values, false, result);
+    return pqtx__tx_call(tx, &(struct pqtx__request){
+                                 .sql = sql, .count = count, .values = values, .result = result});
 }
 
 pqtx_status pqtx_exec_one(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                           const PGresult **result)
 {
-    return exec(tx, sql, count, values, true, result);
+    return pqtx__tx_call(tx, &(struct pqtx__request){.sql = sql,
+                                                     .count = count,
+                                                     .values = values,
+                                                     .rule = {PQTX__COUNT_EXACT, 1},
+                                                     .result = result});
 }
 
 /* A plain 1 or -1 is how many a function says that it failed; taken for PQTX_DONE_BEFORE it would

@@ -3,6 +3,7 @@
  * pqtx_update_if() sends UPDATE … RETURNING and then SELECT of the same key in one flight.  No
  * single statement tells a missing row from a condition that is not met: under READ COMMITTED the
  * parts of one statement look at the row at different times. */
+#include "fly.h"
 #include "options.h"
 #include "tx.h"
 
@@ -14,35 +15,19 @@
 
 #define TRIES 5 /* of a row that changes between the two statements */
 
-static pqtx_status update(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
-                          bool one, int64_t *rows)
-{
-    pqtx_status status = pqtx__tx_enter(tx);
-    if (status != PQTX_OK)
-        return status;
-    PGresult *result;
-    status = pqtx__tx_exec(tx, sql, count, values, &result);
-    if (status == PQTX_OK)
-        status = pqtx__tx_rows(tx, result, one, rows);
-    PQclear(result);
-    pqtx__tx_leave(tx);
-    return status;
-}
-
 pqtx_status pqtx_update(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                         int64_t *rows)
 {
-    int64_t affected = 0;
-    pqtx_status status = update(tx, sql, count, values, false, &affected);
-    if (rows)
-        *rows = affected;
-    return status;
+    return pqtx__tx_call(
+        tx, &(struct pqtx__request){
+                .sql = sql, .count = count, .values = values, .counts = true, .rows = rows});
 }
 
 pqtx_status pqtx_update_one(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values)
 {
-    int64_t affected;
-    return update(tx, sql, count, values, true, &affected);
+    return pqtx__tx_call(
+        tx, &(struct pqtx__request){
+                .sql = sql, .count = count, .values = values, .rule = {PQTX__COUNT_EXACT, 1}});
 }
 
 /* All the parts, up to NULL, in one malloc'ed text; NULL without memory. */
@@ -96,35 +81,44 @@ static char *limit_clause(int count)
  * since the part may end in a comment. */
 struct pair {
     char *update, *select;
+    char word[40];
 };
+
+#define IS_CHANGED(word)                                                                           \
+    "pg_catalog.current_setting('pqtx.changed', true) OPERATOR(pg_catalog.=) '", word, "'"
 
 /* The SELECT must not evaluate the condition on the row as the UPDATE has changed it, where it
  * could fail: so the UPDATE leaves a word, of this call alone, and the SELECT looks for it.  The
  * key stands in ON, which is looked at before the select list, so that it gives the parameters
- * their types. */
-static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count)
+ * their types.  `before` and `after` stand around the condition. */
+static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count, const char *before,
+                              const char *after)
 {
-    struct pair pair = {NULL, NULL};
+    struct pair pair = {NULL, NULL, ""};
     const char *returning = c->returning ? c->returning : "*";
     char *name = table_name(tx->wire->conn, c);
     char *limit = limit_clause(count);
-    char word[24];
-    snprintf(word, sizeof word, "%llu", (unsigned long long)tx->flights + 1);
+    snprintf(pair.word, sizeof pair.word, "%llu.%u", (unsigned long long)tx->flights + 1,
+             tx->call_count);
     if (name && limit) {
         pair.update = join((const char *const[]){
             "UPDATE ", name, " SET ", c->set, "\nWHERE (", c->key, "\n) AND (", c->condition,
-            "\n) RETURNING ", returning, "\n, pg_catalog.set_config('pqtx.changed', '", word,
+            "\n) RETURNING ", returning, "\n, pg_catalog.set_config('pqtx.changed', '", pair.word,
             "', true) IS NOT NULL", NULL});
         pair.select = join((const char *const[]){
-            "SELECT ", returning,
-            "\n, CASE WHEN pg_catalog.current_setting('pqtx.changed', true)"
-            " OPERATOR(pg_catalog.=) '",
-            word, "' THEN true ELSE (", c->condition, "\n) END FROM ", name,
+            "SELECT ", returning, "\n, CASE WHEN ", IS_CHANGED(pair.word), " THEN true ELSE ",
+            before, "(", c->condition, "\n)", after, " END FROM ", name,
             " INNER JOIN (SELECT) AS pqtx_one ON (", c->key, "\n)", limit, NULL});
     }
     free(name);
     free(limit);
     return pair;
+}
+
+static void free_pair(struct pair *pair)
+{
+    free(pair->update);
+    free(pair->select);
 }
 
 /* PQTX_OK with the row that tells, in *row; PQTX_BUSY, unmarked, if the row changed in between. */
@@ -152,7 +146,7 @@ static pqtx_status try_once(pqtx_tx *tx, const struct pair *pair, const struct p
 {
     const struct pqtx__statement statements[] = {{pair->update, params}, {pair->select, params}};
     PGresult *results[2], *telling = NULL;
-    pqtx_status status = pqtx__attempt_fly(tx, statements, 2, results);
+    pqtx_status status = pqtx__fly(tx, statements, 2, results);
     if (status == PQTX_OK)
         status = judge(tx, results, &telling);
     for (int i = 0; i < 2; i++) {
@@ -179,8 +173,8 @@ static pqtx_status refuse_pair(pqtx_tx *tx, const pqtx_change *change)
     return pqtx__fail(tx, PQTX_MISUSE, "the table's name is not valid in the client encoding");
 }
 
-static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
-                             const pqtx_value *values, const PGresult **row)
+static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
+                            const pqtx_value *values, const PGresult **row)
 {
     struct pqtx__params params;
     const char *why;
@@ -189,16 +183,74 @@ static pqtx_status update_if(pqtx_tx *tx, const pqtx_change *change, int count,
         return pqtx__fail(tx, status, "no memory for the statement's values");
     if (status != PQTX_OK)
         return pqtx__fail(tx, status, "%s", why);
-    struct pair pair = write_pair(tx, change, count);
+    struct pair pair = write_pair(tx, change, count, "", "");
     status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
         status = try_once(tx, &pair, &params, row);
     if (status == PQTX_BUSY)
         status =
             pqtx__fail(tx, status, "the row changed %d times between UPDATE and SELECT", TRIES);
-    free(pair.update);
-    free(pair.select);
+    free_pair(&pair);
     pqtx__params_free(&params);
+    return status;
+}
+
+/* ---- In pipeline mode the server must tell before COMMIT, so each miss is a guard's error. */
+
+#define NO_ROW       "'-1'"
+#define NOT_MET      "'-2'"
+#define MET_MEANTIME "'-3'"
+
+static pqtx_status meaning(int64_t code, const char **why)
+{
+    switch (code) {
+    case -1:
+        *why = "there is no row with this key";
+        return PQTX_NOT_FOUND;
+    case -2:
+        *why = "the row is there, its condition is not met";
+        return PQTX_CONDITION_FALSE;
+    case -3:
+        *why = "the row changed between UPDATE and SELECT";
+        return PQTX_BUSY;
+    default:
+        *why = "the key meets more than one row";
+        return PQTX_TOO_MANY;
+    }
+}
+
+/* The UPDATE, the SELECT that fails if there is a row that was not changed, and one that fails if
+ * there was none. */
+static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
+                              const pqtx_value *values, const PGresult **row)
+{
+    static const struct pqtx__rule one = {PQTX__COUNT_AT_MOST, 1}, any = {PQTX__COUNT_ANY, 0};
+    struct pqtx__request request = {.rule = one, .meaning = meaning, .result = row};
+    char *none =
+        join((const char *const[]){"SELECT WHERE CASE WHEN ", IS_CHANGED(pair->word),
+                                   " THEN false ELSE " PQTX__GUARD_RAISE(NO_ROW) " END", NULL});
+    uint32_t call;
+    pqtx_status status = none ? pqtx__call_open(tx, &request, &call)
+                              : pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the statement");
+    if (status == PQTX_OK)
+        status = pqtx__call_add(tx, call, pair->update, one, count, values, true);
+    if (status == PQTX_OK)
+        status = pqtx__call_add(tx, call, pair->select, one, count, values, false);
+    if (status == PQTX_OK)
+        status = pqtx__call_add(tx, call, none, any, 0, NULL, false);
+    free(none);
+    return status;
+}
+
+static pqtx_status queue(pqtx_tx *tx, const pqtx_change *change, int count,
+                         const pqtx_value *values, const PGresult **row)
+{
+    struct pair pair =
+        write_pair(tx, change, count, "pg_catalog.concat('pqtx_guard:', CASE WHEN ",
+                   " THEN " MET_MEANTIME " ELSE " NOT_MET " END)::pg_catalog.pg_lsn IS NULL");
+    pqtx_status status = pair.update && pair.select ? queue_pair(tx, &pair, count, values, row)
+                                                    : refuse_pair(tx, change);
+    free_pair(&pair);
     return status;
 }
 
@@ -226,8 +278,10 @@ pqtx_status pqtx_update_if(pqtx_tx *tx, const pqtx_change *change, int count,
                       "newer version and uses what this one does not know";
     if (change && pqtx__import(&read, sizeof read, change, change->size) == PQTX_OK)
         why = fault_of(&read);
-    status =
-        why ? pqtx__fail(tx, PQTX_MISUSE, "%s", why) : update_if(tx, &read, count, values, row);
+    if (why)
+        status = pqtx__fail(tx, PQTX_MISUSE, "%s", why);
+    else
+        status = (tx->pipelined ? queue : wait_for)(tx, &read, count, values, row);
     pqtx__tx_leave(tx);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <pqtx/value.h>
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 
 /* The parameters of one statement, as libpq takes them.  Small lists need no allocation; so it must
  * not be copied. */
@@ -23,9 +24,13 @@ struct pqtx__params {
     } small;
 };
 
-/* PQTX_OK; PQTX_NO_MEMORY; or PQTX_MISUSE with *why set to static text. */
+/* PQTX_OK; PQTX_NO_MEMORY; or PQTX_MISUSE with *why set to static text.  Bytes are borrowed. */
 pqtx_status pqtx__params_encode(struct pqtx__params *params, int count, const pqtx_value *values,
                                 const char **why);
+
+/* The same with a copy of everything, for a statement that is sent later. */
+pqtx_status pqtx__params_keep(struct pqtx__params *params, int count, const pqtx_value *values,
+                              const char **why);
 void pqtx__params_free(struct pqtx__params *params);
 
 #endif

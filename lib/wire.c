@@ -1,13 +1,16 @@
 /* wire.c: one flight of commands over one connection, never waiting longer than it may.
  *
  * A state machine driven by the readiness of the socket; a blocking call is a loop around it with a
- * deadline.  Only PQsendQueryParams in pipeline mode is used: PQexec loses the SQLSTATE of FATAL
- * errors, and a blocking flush can dead-lock with a server that is itself waiting to send. */
+ * deadline.  Only the PQsend… calls in pipeline mode are used: PQexec loses the SQLSTATE of FATAL
+ * errors, and a blocking flush can dead-lock with a server that is itself waiting to send.
+ *
+ * A statement that comes again is prepared, its Parse in front of it in the same flight. */
 #define _DEFAULT_SOURCE
 #include "wire.h"
 #include "clock.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,12 +30,18 @@ bool pqtx__wire_attach(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *
     return PQsetnonblocking(conn, 1) == 0 && PQenterPipelineMode(conn) == 1;
 }
 
-void pqtx__wire_detach(struct pqtx__wire *wire)
+void pqtx__wire_abandon(struct pqtx__wire *wire)
 {
     pqtx__wire_clear(wire);
+    pqtx__store_free(&wire->store);
     free(wire->replies);
     wire->replies = NULL;
     wire->capacity = 0;
+}
+
+void pqtx__wire_detach(struct pqtx__wire *wire)
+{
+    pqtx__wire_abandon(wire);
     if (wire->lost)
         return;
     PQexitPipelineMode(wire->conn);
@@ -40,43 +49,87 @@ void pqtx__wire_detach(struct pqtx__wire *wire)
         PQsetnonblocking(wire->conn, 0);
 }
 
-static bool add_reply(struct pqtx__wire *wire, bool is_sync)
+static struct pqtx__reply *add_reply(struct pqtx__wire *wire)
 {
     if (wire->count == wire->capacity) {
         size_t capacity = wire->capacity ? 2 * wire->capacity : 8;
         void *bigger = realloc(wire->replies, capacity * sizeof *wire->replies);
         if (!bigger)
-            return false;
+            return NULL;
         wire->replies = bigger;
         wire->capacity = capacity;
     }
-    wire->replies[wire->count++] = (struct pqtx__reply){.is_sync = is_sync};
-    return true;
+    struct pqtx__reply *reply = &wire->replies[wire->count++];
+    *reply = (struct pqtx__reply){.result = NULL};
+    return reply;
+}
+
+static bool send_prepared(struct pqtx__wire *wire, struct pqtx__reply *reply,
+                          struct pqtx__prepared *statement, const struct pqtx__params *p)
+{
+    reply->statement = statement;
+    if (statement->state == PQTX__SEEN) {
+        if (!PQsendPrepare(wire->conn, statement->name, statement->sql, p->count, p->types))
+            return false;
+        statement->state = PQTX__PREPARING;
+        reply->parses = true;
+    }
+    return PQsendQueryPrepared(wire->conn, statement->name, p->count, p->values, p->lengths,
+                               p->formats, 0);
 }
 
 /* Half a flight is left behind, which cannot be taken back. */
-static void fail_to_queue(struct pqtx__wire *wire)
+static bool fail_to_queue(struct pqtx__wire *wire)
 {
     wire->lost = true;
     wire->unsent = PQstatus(wire->conn) == CONNECTION_OK;
+    return false;
 }
 
 bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx__params *params)
 {
     static const struct pqtx__params none = {0};
     const struct pqtx__params *p = params ? params : &none;
-    if (!wire->lost &&
-        (!add_reply(wire, false) || !PQsendQueryParams(wire->conn, sql, p->count, p->types,
-                                                       p->values, p->lengths, p->formats, 0)))
-        fail_to_queue(wire);
-    return !wire->lost;
+    struct pqtx__reply *reply = wire->lost ? NULL : add_reply(wire);
+    struct pqtx__prepared *statement = reply ? pqtx__cache_meet(wire->cache, sql, p) : NULL;
+    if (wire->lost)
+        return false;
+    if (!reply)
+        return fail_to_queue(wire);
+    if (statement)
+        return send_prepared(wire, reply, statement, p) || fail_to_queue(wire);
+    return PQsendQueryParams(wire->conn, sql, p->count, p->types, p->values, p->lengths, p->formats,
+                             0) ||
+           fail_to_queue(wire);
+}
+
+/* What had to go from the cache goes from the server too, behind all that may still use it. */
+static bool send_burial(struct pqtx__wire *wire, struct pqtx__prepared *statement)
+{
+    char sql[sizeof statement->name + 16];
+    snprintf(sql, sizeof sql, "DEALLOCATE %s", statement->name);
+    struct pqtx__reply *reply = add_reply(wire);
+    if (!reply)
+        return false;
+    reply->statement = statement;
+    reply->buries = true;
+    statement->state = PQTX__LEAVING;
+    return PQsendQueryParams(wire->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
 }
 
 bool pqtx__wire_sync(struct pqtx__wire *wire)
 {
-    if (!wire->lost && (!add_reply(wire, true) || !PQpipelineSync(wire->conn)))
-        fail_to_queue(wire);
-    return !wire->lost;
+    if (wire->lost)
+        return false;
+    for (size_t i = 0; wire->cache && i < wire->cache->doomed_count; i++)
+        if (wire->cache->doomed[i]->state != PQTX__LEAVING &&
+            !send_burial(wire, wire->cache->doomed[i]))
+            return fail_to_queue(wire);
+    struct pqtx__reply *reply = add_reply(wire);
+    if (!reply || !PQpipelineSync(wire->conn))
+        return fail_to_queue(wire);
+    reply->is_sync = true;
+    return true;
 }
 
 static bool is_error(const PGresult *result)
@@ -92,6 +145,7 @@ static void accept_sync(struct pqtx__wire *wire)
         wire->landed++;
     if (wire->landed < wire->count)
         wire->landed++;
+    wire->answered = false;
 }
 
 /* After FATAL and PANIC the session is over: no Sync will come, even if the close is late.  A
@@ -108,6 +162,7 @@ static bool ends_session(const PGresult *result)
 static void accept_result(struct pqtx__wire *wire, PGresult *result)
 {
     struct pqtx__reply *reply = &wire->replies[wire->landed];
+    wire->answered = true;
     switch (PQresultStatus(result)) {
     case PGRES_PIPELINE_SYNC:
         PQclear(result);
@@ -124,12 +179,24 @@ static void accept_result(struct pqtx__wire *wire, PGresult *result)
     }
     if (is_error(result) && ends_session(result))
         wire->lost = true;
-    if (reply->result && (is_error(reply->result) || !is_error(result))) {
+    bool parsed = reply->parses && PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (parsed)
+        reply->statement->state = PQTX__READY;
+    if (parsed || (reply->result && (is_error(reply->result) || !is_error(result)))) {
         PQclear(result);
         return;
     }
     PQclear(reply->result);
     reply->result = result;
+}
+
+/* A Parse and its statement are two commands, and one reply. */
+static void end_command(struct pqtx__wire *wire, struct pqtx__reply *reply)
+{
+    if (!reply->parses)
+        wire->landed++;
+    reply->parses = false;
+    wire->answered = false;
 }
 
 /* Takes what libpq has buffered.  After a FATAL no Sync will come: the NULLs must not spin. */
@@ -142,8 +209,8 @@ static void read_replies(struct pqtx__wire *wire)
         if (result) {
             accept_result(wire, result);
             idle = 0;
-        } else if (reply->result && !reply->is_sync) {
-            wire->landed++;
+        } else if (wire->answered && !reply->is_sync) {
+            end_command(wire, reply);
         } else if (PQstatus(wire->conn) == CONNECTION_BAD || ++idle > IDLE_TURNS_MAX) {
             wire->lost = true;
         }
@@ -187,10 +254,10 @@ enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us)
     }
 }
 
-size_t pqtx__wire_error(const struct pqtx__wire *wire)
+size_t pqtx__wire_error(const struct pqtx__wire *wire, size_t begin, size_t end)
 {
-    size_t i = 0;
-    while (i < wire->count && !(wire->replies[i].result && is_error(wire->replies[i].result)))
+    size_t i = begin;
+    while (i < end && !(wire->replies[i].result && is_error(wire->replies[i].result)))
         i++;
     return i;
 }
@@ -202,11 +269,44 @@ PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i)
     return result;
 }
 
+/* What an error tells about the statement that was thought to be prepared.  A plan that cannot
+ * change its columns is 0A000, and the statement is still there. */
+static bool is_stale(struct pqtx__wire *wire, const struct pqtx__reply *reply)
+{
+    const char *code = PQresultErrorField(reply->result, PG_DIAG_SQLSTATE);
+    if (code && strcmp(code, "0A000") == 0)
+        pqtx__cache_doom(wire->cache, reply->statement);
+    return code && (strcmp(code, "26000") == 0 || strcmp(code, "42P05") == 0);
+}
+
+/* Notes what became of its statement; true if the session does not have ours any more. */
+static bool settle_statement(struct pqtx__wire *wire, const struct pqtx__reply *reply)
+{
+    struct pqtx__prepared *statement = reply->statement;
+    if (statement->state == PQTX__PREPARING)
+        statement->state = PQTX__SEEN; /* its Parse was not answered */
+    else if (statement->state == PQTX__LEAVING)
+        statement->state = PQTX__READY;
+    if (is_error(reply->result))
+        return is_stale(wire, reply);
+    if (reply->buries && PQresultStatus(reply->result) == PGRES_COMMAND_OK)
+        pqtx__cache_bury(wire->cache, statement);
+    return false;
+}
+
 void pqtx__wire_clear(struct pqtx__wire *wire)
 {
-    for (size_t i = 0; i < wire->count; i++)
+    bool stale = false;
+    for (size_t i = 0; i < wire->count; i++) {
+        if (wire->replies[i].statement)
+            stale |= settle_statement(wire, &wire->replies[i]);
         PQclear(wire->replies[i].result);
+    }
+    if (stale)
+        pqtx__cache_forget(wire->cache);
+    wire->stale |= stale;
     wire->count = wire->landed = 0;
+    wire->answered = false;
 }
 
 PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
@@ -215,7 +315,7 @@ PGresult *pqtx__wire_ask(struct pqtx__wire *wire, const char *sql,
     bool sent = pqtx__wire_send(wire, sql, params) && pqtx__wire_sync(wire);
     if (!sent || pqtx__wire_land(wire, until_us) != PQTX__LANDED)
         wire->lost = true;
-    size_t error = pqtx__wire_error(wire);
+    size_t error = pqtx__wire_error(wire, 0, wire->count);
     PGresult *answer = NULL;
     if (error < wire->count)
         answer = pqtx__wire_take(wire, error);
@@ -277,6 +377,8 @@ static bool silence(PGconn *conn)
 void pqtx__wire_close(struct pqtx__wire *wire, bool in_child)
 {
     pqtx__wire_clear(wire);
+    pqtx__cache_free(wire->cache);
+    pqtx__store_free(&wire->store);
     free(wire->replies);
     /* Better the memory of one connection lost in the child than the parent's session. */
     if (!in_child || PQsocket(wire->conn) < 0 || silence(wire->conn))

@@ -1,7 +1,8 @@
 #ifndef PQTX_LIB_WIRE_H
 #define PQTX_LIB_WIRE_H
 
-#include "value.h"
+#include "batch.h"
+#include "prepared.h"
 
 #include <pqtx/clock.h>
 #include <pqtx/error.h>
@@ -14,6 +15,9 @@
 struct pqtx__reply {
     PGresult *result;
     bool is_sync; /* an error found at the Sync itself (a deferred constraint) is kept here */
+    bool parses;  /* the answer to the statement's Parse comes first */
+    bool buries;  /* the statement is deallocated */
+    struct pqtx__prepared *statement; /* or NULL: sent as it is */
 };
 
 struct pqtx__statement {
@@ -35,6 +39,11 @@ struct pqtx__wire {
     struct pqtx__reply *replies;
     size_t count, capacity;
     size_t landed; /* replies that are complete */
+    bool answered; /* the command that is next to end has answered something */
+
+    struct pqtx__store store;
+    struct pqtx__cache *cache; /* or NULL: statements are sent as they are */
+    bool stale;                /* the server did not know a statement that we had prepared */
 
     pqtx__notice notice;
     void *notice_arg;
@@ -43,6 +52,11 @@ struct pqtx__wire {
         int pid; /* 0: a pooler stands between, or nobody asked */
         int64_t start_us;
     } backend;
+    struct pqtx__settings { /* as they were last sent without a BEGIN */
+        int64_t lock_ms, statement_ms;
+        char sql[256];
+    } settings;
+    bool checks_client; /* the server can look whether its client is still there */
 
     /* for the pool */
     int64_t opened_us, idle_since_us;
@@ -58,6 +72,9 @@ bool pqtx__wire_attach(struct pqtx__wire *wire, PGconn *conn, const pqtx_clock *
 /* Gives a borrowed connection back as it was, unless it is lost; frees what the wire holds. */
 void pqtx__wire_detach(struct pqtx__wire *wire);
 
+/* Frees what the wire of a borrowed connection holds, and leaves that alone. */
+void pqtx__wire_abandon(struct pqtx__wire *wire);
+
 /* Queue a command, or the Sync that ends a flight.  Nothing waits.  On false the wire is lost. */
 bool pqtx__wire_send(struct pqtx__wire *wire, const char *sql, const struct pqtx__params *params);
 bool pqtx__wire_sync(struct pqtx__wire *wire);
@@ -69,8 +86,9 @@ enum pqtx__flight pqtx__wire_step(struct pqtx__wire *wire, int ready, int *wants
 /* Turns it until the flight has landed, is lost, or `until` has passed (PQTX__FLYING). */
 enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us);
 
-/* The place of the flight's first error in order; the count of replies if there is none. */
-size_t pqtx__wire_error(const struct pqtx__wire *wire);
+/* The place of the first error in order, from `begin` on and before `end`; `end` if there is none.
+ */
+size_t pqtx__wire_error(const struct pqtx__wire *wire, size_t begin, size_t end);
 
 /* A reply's result, which is the caller's from then on. */
 PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i);

@@ -371,15 +371,35 @@ START_TEST(an_error_that_ends_before_its_sqlstate_is_refused)
 }
 END_TEST
 
-/* An error with something in every byte. */
+/* Where each text ends, as the struct has them. */
+#define END(name) (offsetof(pqtx_error, name) + sizeof error.name)
+static const size_t ends[] = {
+    END(sqlstate),        END(severity),       END(schema_name),     END(table_name),
+    END(column_name),     END(datatype_name),  END(constraint_name), END(source_file),
+    END(source_function), END(message),        END(detail),          END(hint),
+    END(context),         END(internal_query),
+};
+
+/* An error with something in every byte, but for the ends of the texts. */
 static pqtx_error full_error(void)
 {
     pqtx_error from;
     unsigned char *bytes = (unsigned char *)&from;
     for (size_t i = 0; i < sizeof from; i++)
         bytes[i] = (unsigned char)(1 + i % 255);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        bytes[ends[i] - 1] = '\0';
     from.size = sizeof from;
     return from;
+}
+
+/* Where the last text ends that is wholly within this size. */
+static size_t last_end(size_t size)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ends[i] <= size; i++)
+        end = ends[i];
+    return end;
 }
 
 START_TEST(an_older_caller_gets_the_fields_it_knows)
@@ -390,8 +410,10 @@ START_TEST(an_older_caller_gets_the_fields_it_knows)
         error.size = size;
         ck_assert_int_eq(pqtx__error_export(&from, &error), PQTX_OK);
         ck_assert_uint_eq(error.size, size);
+        size_t end = last_end(size);
         ck_assert_mem_eq((char *)&error + sizeof size, (const char *)&from + sizeof size,
-                         size - sizeof size);
+                         end - sizeof size);
+        ck_assert(size == sizeof error || is_filled((char *)&error + end, size - end, 0));
         ck_assert(is_filled((char *)&error + size, sizeof error - size, 'z'));
     }
 }
@@ -409,7 +431,7 @@ START_TEST(a_newer_caller_finds_its_fields_empty)
     ck_assert_int_eq(pqtx__error_export(&from, &to.known), PQTX_OK);
     ck_assert_uint_eq(to.known.size, sizeof to.known + sizeof to.unknown);
     ck_assert_mem_eq((char *)&to + sizeof(size_t), (const char *)&from + sizeof(size_t),
-                     sizeof from - sizeof(size_t));
+                     last_end(sizeof from) - sizeof(size_t));
     ck_assert(is_filled(to.unknown, sizeof to.unknown, 0));
     ck_assert(is_filled(to.guard, sizeof to.guard, 0xee));
 }

@@ -190,9 +190,9 @@ static const char *const what_becomes_of_the_first_question_is_mended_table[] = 
     "error 42501 aclcheck_error",
     "error 42P01 parserOpenTable",
     "pooler ERROR 08P01",
-    "columns pid start; complete SELECT 0",
-    "columns pid start; row 4712|2000-01-01; complete SELECT 1",
-    "columns pid start; row NULL|NULL; complete SELECT 1",
+    "columns pid start version; complete SELECT 0",
+    "columns pid start version; row 4712|2000-01-01|linux; complete SELECT 1",
+    "columns pid start version; row NULL|NULL|NULL; complete SELECT 1",
     "complete SELECT 1",
     "fatal 57P01 ProcessInterrupts; close",
     "hex 7900000004",
@@ -218,7 +218,7 @@ START_TEST(an_orphan_is_ended_only_if_its_server_is_known)
     fake_trial_begin_lazily(&trial);
     if (_i == 1) /* a pooler: its number is not the server's */
         fake_always(trial.fake, "pg_backend_pid()",
-                    "columns pid start; row 9|946684800000000; complete SELECT 1");
+                    "columns pid start version; row 9|946684800000000|linux; complete SELECT 1");
     fake_on(trial.fake, "INSERT INTO mark", "close");
     fake_trial_run(&trial);
     assert_status(trial.status, PQTX_OK, &trial.error);

@@ -23,6 +23,7 @@ static void open_through(void)
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
     options.conninfo = cut_conninfo(cut);
+    options.flags = PQTX_POOL_PREPARE_NEVER; /* the same messages each time */
     assert_status(pqtx_pool_open(&options, &pool, &error), PQTX_OK, &error);
 }
 

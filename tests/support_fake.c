@@ -23,6 +23,12 @@ struct fake_connection {
     char sql[4096]; /* the statement that was parsed last, or is being answered */
     char state;     /* of ReadyForQuery */
     bool started, skipping, mute, closing;
+    bool named;    /* `sql` was prepared: its Parse has been answered */
+    bool implicit; /* the flight is a transaction by itself */
+    struct prepared {
+        char name[48], sql[512];
+    } prepared[64];
+    int prepared_count;
 };
 
 /* ---- what it says */
@@ -124,7 +130,7 @@ static void answer_by_itself(struct fake *fake, struct fake_connection *c)
         snprintf(script, sizeof script, "complete %s", c->state == 'E' ? "ROLLBACK" : "COMMIT");
     else if (strstr(sql, "pg_backend_pid()"))
         snprintf(script, sizeof script,
-                 "columns pid start; row 4711|946684800000000; complete SELECT 1");
+                 "columns pid start version; row 4711|946684800000000|linux; complete SELECT 1");
     else if (begins_with(sql, "SELECT"))
         snprintf(script, sizeof script, "columns nothing; complete SELECT 0");
     else if (begins_with(sql, "INSERT"))
@@ -154,9 +160,10 @@ static void run_statement(struct fake *fake, struct fake_connection *c)
     if (c->skipping)
         return;
     bool writes = begins_with(c->sql, "INSERT") || begins_with(c->sql, "UPDATE");
-    ck_assert_msg(c->state != 'I' || !(writes || begins_with(c->sql, "COMMIT")),
+    c->implicit |= begins_with(c->sql, "SELECT WHERE pg_catalog.set_config");
+    ck_assert_msg(c->state != 'I' || c->implicit || !(writes || begins_with(c->sql, "COMMIT")),
                   "outside a transaction: %s", c->sql);
-    perform(fake, c, "parsed; bound");
+    perform(fake, c, c->named ? "bound" : "parsed; bound");
     char *script = take_rule(fake, c->sql);
     if (!script) {
         answer_by_itself(fake, c);
@@ -171,7 +178,7 @@ static void run_statement(struct fake *fake, struct fake_connection *c)
 static void end_flight(struct fake *fake, struct fake_connection *c)
 {
     const char ready[] = {'r', 'e', 'a', 'd', 'y', ' ', c->state, '\0'};
-    c->skipping = false;
+    c->skipping = c->implicit = false;
     note(fake, c, SYNC);
     char *script = take_rule(fake, SYNC);
     if (script)
@@ -193,11 +200,39 @@ static void start_up(struct fake *fake, struct fake_connection *c)
 
 /* ---- what it hears */
 
+/* Parse: the statement stands behind its name; without one it is answered at Execute. */
+static void parse(struct fake *fake, struct fake_connection *c, const char *name)
+{
+    const char *sql = name + strlen(name) + 1;
+    snprintf(c->sql, sizeof c->sql, "%s", sql);
+    if (!*name || c->skipping)
+        return;
+    ck_assert_int_lt(c->prepared_count, (int)(sizeof c->prepared / sizeof c->prepared[0]));
+    struct prepared *prepared = &c->prepared[c->prepared_count++];
+    ck_assert_uint_lt(strlen(sql), sizeof prepared->sql);
+    strcpy(prepared->sql, sql);
+    snprintf(prepared->name, sizeof prepared->name, "%s", name);
+    perform(fake, c, "parsed");
+}
+
+/* Bind: behind the portal's name stands the statement's. */
+static void bind_statement(struct fake_connection *c, const char *portal)
+{
+    const char *name = portal + strlen(portal) + 1;
+    c->named = *name;
+    for (int i = 0; *name && i < c->prepared_count; i++)
+        if (strcmp(c->prepared[i].name, name) == 0)
+            strcpy(c->sql, c->prepared[i].sql);
+}
+
 static void hear(struct fake *fake, struct fake_connection *c, char type, const char *body)
 {
     switch (type) {
-    case 'P': /* Parse: the statement stands behind its own name, which is empty */
-        snprintf(c->sql, sizeof c->sql, "%s", body + strlen(body) + 1);
+    case 'P':
+        parse(fake, c, body);
+        break;
+    case 'B':
+        bind_statement(c, body);
         break;
     case 'E': /* Execute */
         run_statement(fake, c);
@@ -208,7 +243,7 @@ static void hear(struct fake *fake, struct fake_connection *c, char type, const 
     case 'X':
         c->closing = true;
         break;
-    default: /* Bind, Describe, Flush: the answer comes at Execute */
+    default: /* Describe, Flush: the answer comes at Execute */
         break;
     }
 }

@@ -55,6 +55,7 @@ typedef struct pqtx_error {
     int32_t statement_position; /* 1-based, in characters of the statement; 0: none */
     int32_t internal_position;  /* the same in internal_query */
     int32_t source_line;
+    int32_t call;      /* which queued call it was (pipeline.h), from 1; 0: none */
     char sqlstate[8];  /* five characters, or empty */
     char severity[12]; /* ERROR, FATAL, PANIC: never translated */
     char schema_name[64];

@@ -44,6 +44,9 @@ typedef enum pqtx_access {
  * SET LOCAL idle_in_transaction_session_timeout and, from PostgreSQL 17 on, transaction_timeout. */
 #define PQTX_SERVER_DEADLINE 0x4u
 
+/* Each attempt begins in pipeline mode (pipeline.h). */
+#define PQTX_PIPELINE 0x8u
+
 /* pqtx_options.retry_mask: which failures begin the whole transaction again. */
 #define PQTX_RETRY_SERIALIZATION 0x001u /* 40001 */
 #define PQTX_RETRY_DEADLOCK      0x002u /* 40P01 */

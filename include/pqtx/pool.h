@@ -25,6 +25,13 @@ extern "C" {
  * the connection string, a misplaced password included. */
 #define PQTX_POOL_RAW_ERRORS 0x2u
 
+/* A statement that a connection meets again is prepared on it, its Parse in front of it in the same
+ * round trip; a connection knows 128 statements of at most 8192 bytes, and forgets the one that was
+ * not used for longest.  Behind a pooler that loses prepared statements (26000, 42P05) one attempt is
+ * begun again, and from then on the pool prepares nothing.  This flag is for poolers that do worse,
+ * and for statements that must be planned anew each time. */
+#define PQTX_POOL_PREPARE_NEVER 0x4u
+
 typedef struct pqtx_pool_options {
     size_t size;
     const char *conninfo; /* libpq's: key=value or URI; NULL or "": libpq's environment and

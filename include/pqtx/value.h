@@ -70,6 +70,10 @@ PQTX_API pqtx_status pqtx_get_real(const PGresult *result, int row, int column, 
 PQTX_API pqtx_status pqtx_get_bool(const PGresult *result, int row, int column, int *out);
 PQTX_API pqtx_status pqtx_get_text(const PGresult *result, int row, int column, const char **out);
 
+/* How many rows the statement returned or, without RETURNING, affected.  PQTX_MISUSE for a
+ * statement that has no such count. */
+PQTX_API pqtx_status pqtx_get_rows(const PGresult *result, int64_t *out);
+
 /* Copies a bytea column into `buffer` of `size` bytes; *len is its whole length.  PQTX_TOO_MANY,
  * with *len set and nothing copied, if it does not fit: ask with size 0 for the length. */
 PQTX_API pqtx_status pqtx_get_bytes(const PGresult *result, int row, int column, void *buffer,

@@ -1,0 +1,68 @@
+/* pipeline.h: a whole transaction in one round trip.
+ *
+ * In pipeline mode the calls of a body are queued instead of waited for, and leave together, COMMIT
+ * with them:
+ *
+ *     while (pqtx_attempt(tx)) {
+ *         pqtx_pipeline(tx);
+ *         pqtx_update_one(tx, "UPDATE account SET value = value - $2 WHERE id = $1 AND value >=
+ * $2", PQTX_ARGS(PQTX_INT(from), PQTX_INT(amount))); pqtx_update_one(tx, "UPDATE account SET value
+ * = value + $2 WHERE id = $1", PQTX_ARGS(PQTX_INT(to), PQTX_INT(amount))); pqtx_commit(tx);
+ *     }
+ *
+ * So no lock is held while anything travels, which is what limits the rate on one row.  PQTX_OK
+ * from a call means that it is queued.  What it hands out (a result, a count) is filled in when the
+ * flight lands: in pqtx_flush(), in a call that cannot wait, or in pqtx_commit(); until then
+ * *result is NULL and *rows is 0, and the variables must live as long.
+ *
+ * How many rows a call must have is checked by the server, in the same flight: pqtx_update_one()
+ * and its like become a WITH query that fails if the count is wrong, so that nothing is committed,
+ * and the failure comes back as the status of that call, with its number in pqtx_error.call.
+ *
+ * What needs an answer lands what is queued, in the same round trip as itself: pqtx_try_lock(),
+ * pqtx_savepoint(), and a statement with an expectation that no WITH query can hold (one that
+ * begins with WITH itself, MERGE, CALL, SHOW, …).  Sound wherever the same calls are without it.
+ *
+ * The whole last flight is "committing": if its answer is lost, the outcome is in doubt, unless the
+ * server had already said that a statement failed.  Of the ways to resolve that, only
+ * PQTX_DOUBT_TOKEN works: an xid would be in the answer that was lost.
+ *
+ * A flight that is also the first of its transaction goes without BEGIN and COMMIT where isolation
+ * and access are the session's own, on a pool's connection to the server itself: the server takes
+ * all that comes before one Sync for a transaction.  That is the cheapest form. */
+#ifndef PQTX_PIPELINE_H
+#define PQTX_PIPELINE_H
+
+#include <pqtx/tx.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* From now on, to the end of the attempt, calls are queued.  PQTX_PIPELINE in pqtx_options.flags
+ * does the same from the start. */
+PQTX_API pqtx_status pqtx_pipeline(pqtx_tx *tx);
+
+/* Sends what is queued and waits for the answers; a round trip, or none if nothing is queued.
+ * PQTX_OK, or the status of the first call that failed. */
+PQTX_API pqtx_status pqtx_flush(pqtx_tx *tx);
+
+/* How many calls the attempt has queued so far: the ordinal of the next one, from 0.  Calls that
+ * answer at once, as pqtx_try_lock() and pqtx_savepoint() do, do not count. */
+PQTX_API uint32_t pqtx_queued(const pqtx_tx *tx);
+
+/* What a queued call came to, by its ordinal, for those who cannot give it variables: after the
+ * flight has landed, until the next pqtx_attempt() or pqtx_free(), after pqtx_commit() too.
+ *
+ * PQTX_OK, *result as pqtx_exec() gives it (NULL or without rows where the call has none to give),
+ * and *rows the rows returned or affected; the status with which it failed; the attempt's, if it
+ * did not run for that; PQTX_MISUSE if there is no such call or it has not landed.  `result` and
+ * `rows` may be NULL. */
+PQTX_API pqtx_status pqtx_answer(const pqtx_tx *tx, uint32_t call, const PGresult **result,
+                                 int64_t *rows);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,112 @@
+/* call.c: the calls of a body in pipeline mode, which are queued now and answered later. */
+#include "call.h"
+#include "fly.h"
+#include "statement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What waits for longer would hold up nothing but memory. */
+#define BATCH_COUNT_MAX 1000
+#define BATCH_BYTES_MAX 1048576
+
+bool pqtx__call_can_wait(const struct pqtx__request *r)
+{
+    if (r->rule.count != PQTX__COUNT_ANY)
+        return pqtx__guard_fits(r->sql);
+    return !r->counts || pqtx__statement_is_plain(r->sql);
+}
+
+static bool make_room(pqtx_tx *tx)
+{
+    if (!tx->calls) {
+        tx->calls = tx->first_calls;
+        tx->call_capacity = PQTX__CALLS_INLINE;
+    }
+    if (tx->call_count < tx->call_capacity)
+        return true;
+    struct pqtx__call *old = tx->calls == tx->first_calls ? NULL : tx->calls;
+    struct pqtx__call *bigger = realloc(old, 2 * (size_t)tx->call_capacity * sizeof *bigger);
+    if (!bigger)
+        return false;
+    if (!old)
+        memcpy(bigger, tx->first_calls, sizeof tx->first_calls);
+    tx->calls = bigger;
+    tx->call_capacity *= 2;
+    return true;
+}
+
+pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *r, uint32_t *call)
+{
+    if (!make_room(tx))
+        return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for a call");
+    *call = tx->call_count++;
+    tx->calls[*call] = (struct pqtx__call){
+        .rule = r->rule, .meaning = r->meaning, .result = r->result, .rows = r->rows};
+    return PQTX_OK;
+}
+
+pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const char *sql, struct pqtx__rule rule,
+                           int count, const pqtx_value *values, bool answers)
+{
+    pqtx_status status;
+    const char *why;
+    struct pqtx__command *command =
+        pqtx__batch_add(&tx->batch, &tx->wire->store, sql, rule, count, values, &status, &why);
+    if (!command)
+        return pqtx__fail(tx, status, "%s",
+                          status == PQTX_NO_MEMORY ? "no memory to queue the statement" : why);
+    command->call = call;
+    command->answers = answers;
+    command->lock_timeout_ms = tx->lock_timeout.wanted_ms;
+    tx->needs_block |=
+        !pqtx__statement_is_plain(sql) || tx->lock_timeout.wanted_ms != tx->options.lock_timeout_ms;
+    return PQTX_OK;
+}
+
+pqtx_status pqtx__call_queue(pqtx_tx *tx, const struct pqtx__request *r)
+{
+    const struct pqtx__batch *batch = &tx->batch;
+    uint32_t call;
+    pqtx_status status = pqtx__call_open(tx, r, &call);
+    if (status == PQTX_OK)
+        status = pqtx__call_add(tx, call, r->sql, r->rule, r->count, r->values, true);
+    if (status == PQTX_OK && (batch->count >= BATCH_COUNT_MAX || batch->bytes >= BATCH_BYTES_MAX))
+        status = pqtx__fly(tx, NULL, 0, NULL);
+    return status;
+}
+
+pqtx_status pqtx__call_landed(pqtx_tx *tx, const struct pqtx__request *r, PGresult *result,
+                              int64_t rows)
+{
+    uint32_t at;
+    if (pqtx__call_open(tx, r, &at) != PQTX_OK) {
+        PQclear(result);
+        return tx->mark;
+    }
+    struct pqtx__call *call = &tx->calls[at];
+    call->landed = true;
+    call->answer = result;
+    if (call->result)
+        *call->result = result;
+    if (call->rows)
+        *call->rows = rows;
+    return PQTX_OK;
+}
+
+void pqtx__call_failed(pqtx_tx *tx, const struct pqtx__request *r)
+{
+    uint32_t at;
+    if (tx->error.call != 0 || pqtx__call_open(tx, r, &at) != PQTX_OK)
+        return; /* an earlier one failed, which was queued */
+    tx->error.call = (int32_t)at + 1;
+    tx->calls[at].landed = true;
+    tx->calls[at].status = tx->mark;
+}
+
+void pqtx__calls_forget(pqtx_tx *tx)
+{
+    for (uint32_t i = 0; i < tx->call_count; i++)
+        PQclear(tx->calls[i].answer);
+    tx->call_count = 0;
+}

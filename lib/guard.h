@@ -1,0 +1,33 @@
+#ifndef PQTX_LIB_GUARD_H
+#define PQTX_LIB_GUARD_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How many rows a statement must touch or return. */
+enum pqtx__count { PQTX__COUNT_ANY, PQTX__COUNT_EXACT, PQTX__COUNT_AT_MOST };
+
+struct pqtx__rule {
+    enum pqtx__count count;
+    int64_t rows;
+};
+
+/* Whether the statement can carry a guard. */
+bool pqtx__guard_fits(const char *sql);
+
+/* The statement with its guard, as text of at most `size` bytes; returns the length it would have
+ * without the limit.  *shift is how far the guard moved it, to mend error positions. */
+size_t pqtx__guard_write(char *text, size_t size, const char *sql, struct pqtx__rule rule,
+                         int32_t *shift);
+
+/* Raises the guard's error with a code of its own: an SQL expression that is never true, made of
+ * another whose value is the code. */
+#define PQTX__GUARD_RAISE(code)                                                                    \
+    "pg_catalog.concat('pqtx_guard:', " code ")::pg_catalog.pg_lsn IS NULL"
+
+/* Whether an error is a guard's: then *code is the number of rows, or the code of its own. */
+bool pqtx__guard_read(const PGresult *error, int64_t *code);
+
+#endif
