@@ -2,6 +2,7 @@
 #
 #   make                                  the libraries, in build/
 #   make demo                             the stampede, on a throw-away server
+#   make bench bench-count                speed beside libpq by hand and peers; exact costs (Linux)
 #   make check                            every test; the live ones on a throw-away server
 #   make check SANITIZE=address,undefined the same under sanitizers (or SANITIZE=thread)
 #   make check-valgrind check-analyzer check-tidy check-format
@@ -9,8 +10,8 @@
 #   make dist distcheck                   the release archive, and a trial of it
 #
 # SHARED=0 or STATIC=0 leaves one library out, WERROR=1 makes warnings errors, HARDEN= leaves the
-# hardening flags out, V=1 shows the commands, DEMO_ARGS= goes to the stampede.  CC, CPPFLAGS,
-# CFLAGS and LDFLAGS are yours.
+# hardening flags out, V=1 shows the commands, DEMO_ARGS= goes to the stampede, BENCH_TABLES= names
+# the tables of the benchmark.  CC, CPPFLAGS, CFLAGS and LDFLAGS are yours.
 #
 # Out of tree: make -f /path/to/Makefile, or run /path/to/configure there.  ./configure is
 # optional: it checks the system and writes config.mk, which overrides the defaults below.
@@ -218,8 +219,14 @@ stampede_args := -t 4 -s 50 -d 1
 payment_args  := -l
 example_runs  := $(foreach program,$(programs),"$(strip $(program) $($(notdir $(program))_args))")
 
-check-live: $(live) $(programs)
-	@$(srcdir)/tests/with-server $(srcdir)/tests/run-each $(live) $(example_runs)
+# Of the benchmark nothing is measured here: every contestant shows that it still does its work.
+bench_trial := $(if $(findstring linux,$(shell $(CC) -dumpmachine)),$(B)/tests/bench)
+bench_args  := hot decide transfer upsert
+bench_run   := $(if $(bench_trial),"env BENCH_SECONDS=0.001 BENCH_ROUNDS=1 BENCH_LINKS=unix \
+	$(bench_trial) $(bench_args)")
+
+check-live: $(live) $(programs) $(bench_trial)
+	@$(srcdir)/tests/with-server $(srcdir)/tests/run-each $(live) $(example_runs) $(bench_run)
 
 # With a standby, and behind a pooler; where those cannot be had, exit status 77, they are left out.
 check-cluster: $(cluster)
@@ -271,7 +278,54 @@ check-tidy:
 
 check-format:
 	@$(CLANG_FORMAT) --dry-run -Werror $(headers) $(wildcard $(srcdir)/lib/*.[ch] \
-	    $(srcdir)/examples/*.[ch] $(srcdir)/tests/*.[ch])
+	    $(srcdir)/examples/*.[ch] $(srcdir)/tests/*.[ch] $(srcdir)/tests/*.cc)
+
+# ---- Benchmark (Linux)
+
+# Linked as a user's program is; bench_pool reaches inside, and bench_malloc is preloaded.  libpqxx
+# is one of the contestants where it is installed.
+bench_alone := $(B)/tests/bench_pool $(B)/tests/bench_malloc.so
+bench_parts := $(patsubst $(srcdir)/%.c,$(B)/%.o,$(filter-out %/bench_pool.c %/bench_malloc.c, \
+	$(sort $(wildcard $(srcdir)/tests/bench*.c))))
+bench_pqxx  := $(shell $(PKG_CONFIG) --exists libpqxx 2>/dev/null && command -v $(CXX) >/dev/null && \
+	echo $(B)/tests/bench_pqxx.o)
+bench_flags  = -std=c++17 -Wall -Wextra $(PQ_CFLAGS) `$(PKG_CONFIG) --cflags libpqxx` $(sanitize) \
+               $(CPPFLAGS) $(CFLAGS)
+
+$(bench_parts): $(B)/%.o: $(srcdir)/%.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(flags) -MMD -MP -c -o $@ $<
+
+$(B)/tests/bench_pqxx.o: $(srcdir)/tests/bench_pqxx.cc $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) $(bench_flags) -MMD -MP -c -o $@ $<
+
+$(B)/tests/bench: $(bench_parts) $(bench_pqxx) $(library)
+	$(call say,LD)$(CC) $(flags) -o $@ $(bench_parts) $(bench_pqxx) $(ldflags) $(link_library) \
+	    $(PQ_LIBS) $(if $(bench_pqxx),-lpqxx -lstdc++) -lm
+
+$(B)/tests/bench_pool: $(srcdir)/tests/bench_pool.c $(static) $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,LD)$(CC) $(flags) -I$(srcdir)/lib -MMD -MP -o $@ $< $(static) $(ldflags) $(PQ_LIBS)
+
+$(B)/tests/bench_malloc.so: $(srcdir)/tests/bench_malloc.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,LD)$(CC) $(flags) -fPIC -shared -MMD -MP -o $@ $< $(ldflags) -ldl
+
+# BENCH_SECONDS, BENCH_ROUNDS and BENCH_LINKS come from the environment: see tests/bench.c.
+bench: $(B)/tests/bench $(B)/tests/bench_pool
+	@rm -rf $(B)/bench && mkdir -p $(B)/bench
+	@BENCH_DATA=$(B)/bench $(srcdir)/tests/with-bench-server $(srcdir)/tests/run-each \
+	    "$(B)/tests/bench $(BENCH_TABLES)" $(B)/tests/bench_pool
+	@$(srcdir)/tests/bench-plot $(B)/bench
+
+bench-count: $(B)/tests/bench $(B)/tests/bench_malloc.so
+ifdef SANITIZE
+	@echo "bench-count: not with sanitizers, skipped"
+else
+	@$(srcdir)/tests/with-bench-server $(srcdir)/tests/bench-count $(B)/tests \
+	    $(or $(BENCH_TABLES),one decide transfer upsert)
+endif
 
 # ---- Installing
 
@@ -352,9 +406,10 @@ distclean: clean
 	rm -rf config.mk config.log config.status
 	@[ ! -L Makefile ] || rm -f Makefile
 
-.PHONY: FORCE all check check-analyzer check-cluster check-pooler check-floors check-format check-header check-install \
+.PHONY: FORCE all bench bench-count check check-analyzer check-cluster check-pooler check-floors check-format check-header check-install \
         check-live check-man check-symbols check-tidy check-unit check-valgrind \
         check-valgrind-live clean demo dist distcheck distclean examples install tests uninstall
 .DELETE_ON_ERROR:
 
--include $(objects:.o=.d) $(helpers:.o=.d) $(tests:=.d) $(programs:=.d)
+-include $(objects:.o=.d) $(helpers:.o=.d) $(tests:=.d) $(programs:=.d) \
+         $(bench_parts:.o=.d) $(bench_pqxx:.o=.d) $(bench_alone:=.d)

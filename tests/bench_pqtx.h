@@ -1,0 +1,28 @@
+/* bench_pqtx.h: the same work with this library. */
+#ifndef PQTX_TESTS_BENCH_PQTX_H
+#define PQTX_TESTS_BENCH_PQTX_H
+
+#include "bench.h"
+
+#include <pqtx.h>
+
+pqtx_pool *pqtx_open(const char *conninfo, int threads);
+
+/* Makes the calling thread's connection.  Every thread must call it, and waits in `all` (a
+ * pthread_barrier_t) while it holds one, so that each gets one of its own, which it keeps. */
+void pqtx_warm(pqtx_pool *pool, void *all);
+
+void pqtx_take(struct seat *seat);
+void pqtx_decide(struct seat *seat);
+void pqtx_transfer(struct seat *seat);
+void pqtx_upsert(struct seat *seat);
+
+#ifdef PQTX_HAS_PIPELINE
+void pqtx_take_flight(struct seat *seat);
+void pqtx_take_one(struct seat *seat);
+void pqtx_decide_flights(struct seat *seat);
+void pqtx_transfer_flight(struct seat *seat);
+void pqtx_upsert_one(struct seat *seat);
+#endif
+
+#endif
