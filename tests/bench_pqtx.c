@@ -112,8 +112,6 @@ void pqtx_upsert(struct seat *seat)
 
 /* ---- in one flight */
 
-#ifdef PQTX_HAS_PIPELINE
-
 static pqtx_status take_in_flight(pqtx_tx *tx, void *seat)
 {
     pqtx_pipeline(tx);
@@ -168,5 +166,3 @@ void pqtx_upsert_one(struct seat *seat)
 {
     run_one(seat, SQL_UPSERT);
 }
-
-#endif

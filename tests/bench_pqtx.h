@@ -17,12 +17,10 @@ void pqtx_decide(struct seat *seat);
 void pqtx_transfer(struct seat *seat);
 void pqtx_upsert(struct seat *seat);
 
-#ifdef PQTX_HAS_PIPELINE
 void pqtx_take_flight(struct seat *seat);
 void pqtx_take_one(struct seat *seat);
 void pqtx_decide_flights(struct seat *seat);
 void pqtx_transfer_flight(struct seat *seat);
 void pqtx_upsert_one(struct seat *seat);
-#endif
 
 #endif

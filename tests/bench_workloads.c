@@ -37,10 +37,8 @@ static const struct contestant of_one[] = {
     {FLIGHT, RAW, raw_take_flight, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_take_guarded, NULL, 0},
     {"pqtx_run", PQTX, pqtx_take, NULL, 0},
-#ifdef PQTX_HAS_PIPELINE
     {"pqtx_run, pqtx_pipeline", PQTX, pqtx_take_flight, NULL, 0},
     {"pqtx_run_one", PQTX, pqtx_take_one, NULL, 0},
-#endif
     {"libpqxx: perform, work", PQXX, peer_take, NULL, 0},
     {"pgbench: 4 trips", PGBENCH, NULL, pgbench_take, 0},
     {"pgbench: one flight", PGBENCH, NULL, pgbench_take_flight, 0},
@@ -52,10 +50,8 @@ static const struct contestant of_crowd[] = {
     {FLIGHT, RAW, raw_take_flight, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_take_guarded, NULL, 0},
     {"pqtx_run", PQTX, pqtx_take, NULL, 0},
-#ifdef PQTX_HAS_PIPELINE
     {"pqtx_run, pqtx_pipeline", PQTX, pqtx_take_flight, NULL, 0},
     {"pqtx_run_one", PQTX, pqtx_take_one, NULL, 0},
-#endif
     {"libpqxx: perform, work", PQXX, peer_take, NULL, 0},
     {0},
 };
@@ -64,9 +60,7 @@ static const struct contestant of_decision[] = {
     {FIVE, RAW, raw_decide, NULL, 0},
     {TWO_FLIGHTS, RAW, raw_decide_flights, NULL, 0},
     {"pqtx_run", PQTX, pqtx_decide, NULL, 0},
-#ifdef PQTX_HAS_PIPELINE
     {"pqtx_run, pqtx_pipeline", PQTX, pqtx_decide_flights, NULL, 0},
-#endif
     {0},
 };
 
@@ -74,9 +68,7 @@ static const struct contestant of_transfer[] = {
     {FIVE, RAW, raw_transfer, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_transfer_guarded, NULL, 0},
     {"pqtx_run", PQTX, pqtx_transfer, NULL, 0},
-#ifdef PQTX_HAS_PIPELINE
     {"pqtx_run, pqtx_pipeline", PQTX, pqtx_transfer_flight, NULL, 0},
-#endif
     {0},
 };
 
@@ -85,9 +77,7 @@ static const struct contestant of_upsert[] = {
     {FLIGHT, RAW, raw_upsert_flight, NULL, 0},
     {"libpq: autocommit, no lock_timeout", RAW, raw_upsert, NULL, 0},
     {"pqtx_run", PQTX, pqtx_upsert, NULL, 0},
-#ifdef PQTX_HAS_PIPELINE
     {"pqtx_run_one", PQTX, pqtx_upsert_one, NULL, 0},
-#endif
     {0},
 };
 

@@ -373,7 +373,7 @@ END_TEST
 
 /* Where each text ends, as the struct has them. */
 #define END(name) (offsetof(pqtx_error, name) + sizeof error.name)
-static const size_t ends[] = {
+static const size_t text_ends[] = {
     END(sqlstate),        END(severity),       END(schema_name),     END(table_name),
     END(column_name),     END(datatype_name),  END(constraint_name), END(source_file),
     END(source_function), END(message),        END(detail),          END(hint),
@@ -387,8 +387,8 @@ static pqtx_error full_error(void)
     unsigned char *bytes = (unsigned char *)&from;
     for (size_t i = 0; i < sizeof from; i++)
         bytes[i] = (unsigned char)(1 + i % 255);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        bytes[ends[i] - 1] = '\0';
+    for (size_t i = 0; i < sizeof text_ends / sizeof text_ends[0]; i++)
+        bytes[text_ends[i] - 1] = '\0';
     from.size = sizeof from;
     return from;
 }
@@ -397,8 +397,8 @@ static pqtx_error full_error(void)
 static size_t last_end(size_t size)
 {
     size_t end = 0;
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ends[i] <= size; i++)
-        end = ends[i];
+    for (size_t i = 0; i < sizeof text_ends / sizeof text_ends[0] && text_ends[i] <= size; i++)
+        end = text_ends[i];
     return end;
 }
 
