@@ -59,7 +59,6 @@ struct pqtx_tx {
 
     /* the attempt */
     struct pqtx__wire *wire;
-    struct pqtx__wire lent;   /* what `wire` points to on the caller's connection */
     struct pqtx__wire *given; /* or: one that others use as well, and that stays whose it is */
     bool begun;               /* BEGIN was sent */
     uint64_t flights;         /* sent in it: tells a savepoint whether it has reached the server */
@@ -78,7 +77,7 @@ struct pqtx_tx {
     bool pipelined;           /* calls are queued */
     bool needs_block;         /* one of them is not for a transaction without BEGIN */
     bool implicit;            /* it goes without BEGIN and COMMIT */
-    struct pqtx__call *calls, first_calls[PQTX__CALLS_INLINE];
+    struct pqtx__call *calls; /* first_calls, or allocated */
     uint32_t call_count, call_capacity;
 
     struct pqtx__proof proof;
@@ -93,7 +92,11 @@ struct pqtx_tx {
     bool final;       /* and is not to be run again, whatever the status */
     pqtx_status result;
     pqtx_outcome outcome;
+
+    /* Large, and not cleared with the rest. */
     pqtx_error error;
+    struct pqtx__wire lent; /* what `wire` points to on the caller's connection */
+    struct pqtx__call first_calls[PQTX__CALLS_INLINE];
 };
 
 /* Begins on this wire; nothing is sent yet. */

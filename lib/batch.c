@@ -59,10 +59,11 @@ static void give_back(struct pqtx__store *store, struct pqtx__command *command)
     store->count++;
 }
 
-static size_t write_sql(struct pqtx__command *command, const char *sql, struct pqtx__rule rule)
+static size_t write_sql(struct pqtx__command *command, const char *sql, enum pqtx__kind kind,
+                        struct pqtx__rule rule)
 {
     if (rule.count != PQTX__COUNT_ANY)
-        return pqtx__guard_write(command->sql, command->capacity, sql, rule, &command->shift);
+        return pqtx__guard_write(command->sql, command->capacity, sql, kind, rule, &command->shift);
     size_t len = strlen(sql);
     if (len < command->capacity)
         memcpy(command->sql, sql, len + 1);
@@ -71,9 +72,10 @@ static size_t write_sql(struct pqtx__command *command, const char *sql, struct p
 }
 
 /* false without memory. */
-static bool keep_sql(struct pqtx__command *command, const char *sql, struct pqtx__rule rule)
+static bool keep_sql(struct pqtx__command *command, const char *sql, enum pqtx__kind kind,
+                     struct pqtx__rule rule)
 {
-    size_t len = write_sql(command, sql, rule);
+    size_t len = write_sql(command, sql, kind, rule);
     if (len < command->capacity)
         return true;
     char *bigger = realloc(command->sql, len + 1);
@@ -81,20 +83,20 @@ static bool keep_sql(struct pqtx__command *command, const char *sql, struct pqtx
         return false;
     command->sql = bigger;
     command->capacity = len + 1;
-    write_sql(command, sql, rule);
+    write_sql(command, sql, kind, rule);
     return true;
 }
 
 struct pqtx__command *pqtx__batch_add(struct pqtx__batch *batch, struct pqtx__store *store,
-                                      const char *sql, struct pqtx__rule rule, int count,
-                                      const pqtx_value *values, pqtx_status *status,
+                                      const char *sql, enum pqtx__kind kind, struct pqtx__rule rule,
+                                      int count, const pqtx_value *values, pqtx_status *status,
                                       const char **why)
 {
     struct pqtx__command *command = take(store);
     *status = PQTX_NO_MEMORY;
     if (!command)
         return NULL;
-    if (keep_sql(command, sql, rule))
+    if (keep_sql(command, sql, kind, rule))
         *status = pqtx__params_keep(&command->params, count, values, why);
     if (*status != PQTX_OK) {
         give_back(store, command);

@@ -36,8 +36,8 @@ void pqtx__batch_init(struct pqtx__batch *batch);
 /* Adds a statement, with a guard by `rule`.  NULL with *status PQTX_NO_MEMORY, or PQTX_MISUSE and
  * *why. */
 struct pqtx__command *pqtx__batch_add(struct pqtx__batch *batch, struct pqtx__store *store,
-                                      const char *sql, struct pqtx__rule rule, int count,
-                                      const pqtx_value *values, pqtx_status *status,
+                                      const char *sql, enum pqtx__kind kind, struct pqtx__rule rule,
+                                      int count, const pqtx_value *values, pqtx_status *status,
                                       const char **why);
 
 /* Forgets all of them. */

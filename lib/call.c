@@ -1,7 +1,6 @@
 /* call.c: the calls of a body in pipeline mode, which are queued now and answered later. */
 #include "call.h"
 #include "fly.h"
-#include "statement.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 bool pqtx__call_can_wait(const struct pqtx__request *r)
 {
     if (r->rule.count != PQTX__COUNT_ANY)
-        return pqtx__guard_fits(r->sql);
-    return !r->counts || pqtx__statement_is_plain(r->sql);
+        return pqtx__guard_fits(r->kind);
+    return !r->counts || pqtx__kind_is_plain(r->kind);
 }
 
 static bool make_room(pqtx_tx *tx)
@@ -46,13 +45,12 @@ pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *r, uint32_t
     return PQTX_OK;
 }
 
-pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const char *sql, struct pqtx__rule rule,
-                           int count, const pqtx_value *values, bool answers)
+pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__request *r, bool answers)
 {
     pqtx_status status;
     const char *why;
-    struct pqtx__command *command =
-        pqtx__batch_add(&tx->batch, &tx->wire->store, sql, rule, count, values, &status, &why);
+    struct pqtx__command *command = pqtx__batch_add(&tx->batch, &tx->wire->store, r->sql, r->kind,
+                                                    r->rule, r->count, r->values, &status, &why);
     if (!command)
         return pqtx__fail(tx, status, "%s",
                           status == PQTX_NO_MEMORY ? "no memory to queue the statement" : why);
@@ -60,7 +58,7 @@ pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const char *sql, struct p
     command->answers = answers;
     command->lock_timeout_ms = tx->lock_timeout.wanted_ms;
     tx->needs_block |=
-        !pqtx__statement_is_plain(sql) || tx->lock_timeout.wanted_ms != tx->options.lock_timeout_ms;
+        !pqtx__kind_is_plain(r->kind) || tx->lock_timeout.wanted_ms != tx->options.lock_timeout_ms;
     return PQTX_OK;
 }
 
@@ -70,7 +68,7 @@ pqtx_status pqtx__call_queue(pqtx_tx *tx, const struct pqtx__request *r)
     uint32_t call;
     pqtx_status status = pqtx__call_open(tx, r, &call);
     if (status == PQTX_OK)
-        status = pqtx__call_add(tx, call, r->sql, r->rule, r->count, r->values, true);
+        status = pqtx__call_add(tx, call, r, true);
     if (status == PQTX_OK && (batch->count >= BATCH_COUNT_MAX || batch->bytes >= BATCH_BYTES_MAX))
         status = pqtx__fly(tx, NULL, 0, NULL);
     return status;

@@ -2,11 +2,13 @@
 #define PQTX_LIB_CALL_H
 
 #include "attempt.h"
+#include "statement.h"
 
 /* What a call asks of the server: one statement, how many rows it must have, and where the answer
  * is to go. */
 struct pqtx__request {
     const char *sql;
+    enum pqtx__kind kind; /* of it */
     int count;
     const pqtx_value *values;
     struct pqtx__rule rule;
@@ -26,8 +28,8 @@ pqtx_status pqtx__call_queue(pqtx_tx *tx, const struct pqtx__request *request);
 /* The parts of it, for a call of several statements: a call, whose ordinal is *call, and each of
  * its statements, one of which `answers`. */
 pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *request, uint32_t *call);
-pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const char *sql, struct pqtx__rule rule,
-                           int count, const pqtx_value *values, bool answers);
+pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__request *request,
+                           bool answers);
 
 /* Notes a call that did not wait: its result, which is taken over; or that it has failed. */
 pqtx_status pqtx__call_landed(pqtx_tx *tx, const struct pqtx__request *request, PGresult *result,

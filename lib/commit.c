@@ -128,7 +128,7 @@ static bool send_explicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 static bool send_implicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
-    if (!pqtx__lead_implicit(tx) || !pqtx__fly_batch(tx) ||
+    if (!pqtx__lead_implicit(tx, plan->sent_us) || !pqtx__fly_batch(tx) ||
         !pqtx__proof_send_token(&tx->proof, wire))
         return false;
     plan->body_end = wire->count;
@@ -138,11 +138,10 @@ static bool send_implicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 }
 
 /* From the first byte on, what is no proof is doubt. */
-void pqtx__commit_send(pqtx_tx *tx, struct pqtx__flight_plan *plan)
+void pqtx__commit_send(pqtx_tx *tx, int64_t now_us, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
-    *plan = (struct pqtx__flight_plan){.begin = wire->count, .commit = SIZE_MAX};
-    plan->sent_us = pqtx__now(tx->clock);
+    *plan = (struct pqtx__flight_plan){.begin = wire->count, .commit = SIZE_MAX, .sent_us = now_us};
     tx->local_only = false;
     tx->implicit = tx->batch.count > 0 && pqtx__lead_may_be_implicit(tx);
     pqtx__attempt_fault(tx, PQTX_POINT_COMMIT_BEGUN);
@@ -170,9 +169,10 @@ pqtx_status pqtx__commit(pqtx_tx *tx)
         return tx->mark; /* nothing was asked of the server */
     if (hear_out(tx) != PQTX_OK)
         return tx->mark;
-    if (pqtx__now(tx->clock) >= (whole ? tx->give_up_us : tx->deadline_us))
+    int64_t now_us = pqtx__now(tx->clock);
+    if (now_us >= (whole ? tx->give_up_us : tx->deadline_us))
         return pqtx__fly_late(tx, "before COMMIT");
-    pqtx__commit_send(tx, &plan);
+    pqtx__commit_send(tx, now_us, &plan);
     if (plan.sent && whole)
         pqtx__fly_land(tx, NULL, 0, &plan.cancelled);
     else if (plan.sent)

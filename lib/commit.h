@@ -16,7 +16,7 @@ struct pqtx__flight_plan {
 pqtx_status pqtx__commit(pqtx_tx *tx);
 
 /* The two halves of it, between which the wire is to land: for several in one flight. */
-void pqtx__commit_send(pqtx_tx *tx, struct pqtx__flight_plan *plan);
+void pqtx__commit_send(pqtx_tx *tx, int64_t now_us, struct pqtx__flight_plan *plan);
 pqtx_status pqtx__commit_judge(pqtx_tx *tx, const struct pqtx__flight_plan *plan);
 
 #endif

@@ -12,7 +12,6 @@
 #include "one.h"
 #include "options.h"
 #include "retry.h"
-#include "statement.h"
 
 #include <pqtx/one.h>
 
@@ -43,11 +42,12 @@ static bool may_share(const struct one *one, const struct pqtx__wire *wire)
 {
     const pqtx_options *options = &one->tx->options;
     struct pqtx__request request = {.sql = one->item.sql};
+    if (!request.sql || !pqtx__lead_suits(options, wire) || (options->flags & PQTX_PIN_SNAPSHOT))
+        return false;
+    request.kind = pqtx__statement_kind(request.sql);
     if (one->item.expected != PQTX_ANY_ROWS)
         request.rule.count = PQTX__COUNT_EXACT;
-    return request.sql && !pqtx__statement_fault(request.sql) &&
-           pqtx__statement_is_plain(request.sql) && pqtx__call_can_wait(&request) &&
-           pqtx__lead_suits(options, wire) && !(options->flags & PQTX_PIN_SNAPSHOT);
+    return pqtx__kind_is_plain(request.kind) && pqtx__call_can_wait(&request);
 }
 
 static void send(struct one *one, struct pqtx__wire *wire)
@@ -61,7 +61,7 @@ static void send(struct one *one, struct pqtx__wire *wire)
     pqtx__one_queue(tx, one->item.sql, one->item.count, one->item.values, one->item.expected);
     one->flown = tx->mark == PQTX_OK;
     if (one->flown)
-        pqtx__commit_send(tx, &one->plan);
+        pqtx__commit_send(tx, pqtx__now(tx->clock), &one->plan);
     else
         pqtx_commit(tx); /* nothing was sent */
 }

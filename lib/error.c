@@ -197,6 +197,10 @@ pqtx_status pqtx__error_export(const pqtx_error *from, pqtx_error *to)
     if (!to || !is_believable(to->size))
         return PQTX_MISUSE;
     size_t size = to->size, end = 0;
+    if (from->status == PQTX_OK && size == sizeof *from) {
+        pqtx__error_clear(to); /* as after most transactions */
+        return PQTX_OK;
+    }
     memcpy(to, from, NUMBERS_SIZE);
     for (size_t i = 0; i < TEXT_COUNT && texts[i].offset + texts[i].size <= size; i++) {
         const char *text = (const char *)from + texts[i].offset;

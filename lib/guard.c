@@ -5,7 +5,6 @@
  * it is not.  Nobody else casts such a text to that type: the error tells itself.  concat() is not
  * immutable, so that the planner does not raise the error beforehand. */
 #include "guard.h"
-#include "statement.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +18,15 @@ struct shape {
     bool returns;
 };
 
-static struct shape shape_of(const char *sql)
+static struct shape shape_of(const char *sql, enum pqtx__kind kind)
 {
     const char *begin = sql + strspn(sql, " \t\n\r\f\v;");
-    bool reads = pqtx__statement_kind(sql) == PQTX__KIND_READ;
-    return (struct shape){begin, pqtx__statement_end(begin), reads || pqtx__statement_returns(sql)};
+    return (struct shape){begin, pqtx__statement_end(begin),
+                          kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
 }
 
-bool pqtx__guard_fits(const char *sql)
+bool pqtx__guard_fits(enum pqtx__kind kind)
 {
-    enum pqtx__kind kind = pqtx__statement_kind(sql);
     return kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE;
 }
 
@@ -86,12 +84,12 @@ static void write_returning(struct text *text, const char *compare, int64_t rows
     put_all(text, " JOIN pqtx_q ON g.ok");
 }
 
-size_t pqtx__guard_write(char *buffer, size_t size, const char *sql, struct pqtx__rule rule,
-                         int32_t *shift)
+size_t pqtx__guard_write(char *buffer, size_t size, const char *sql, enum pqtx__kind kind,
+                         struct pqtx__rule rule, int32_t *shift)
 {
     static const char before[] = "WITH pqtx_q AS (";
     struct text text = {buffer, size, 0};
-    struct shape shape = shape_of(sql);
+    struct shape shape = shape_of(sql, kind);
     bool at_most = rule.count == PQTX__COUNT_AT_MOST;
     const char *compare = at_most ? "<=) " : "=) ";
     put_all(&text, before);

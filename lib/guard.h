@@ -1,6 +1,8 @@
 #ifndef PQTX_LIB_GUARD_H
 #define PQTX_LIB_GUARD_H
 
+#include "statement.h"
+
 #include <libpq-fe.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,13 +16,13 @@ struct pqtx__rule {
     int64_t rows;
 };
 
-/* Whether the statement can carry a guard. */
-bool pqtx__guard_fits(const char *sql);
+/* Whether a statement of this kind can carry a guard. */
+bool pqtx__guard_fits(enum pqtx__kind kind);
 
 /* The statement with its guard, as text of at most `size` bytes; returns the length it would have
  * without the limit.  *shift is how far the guard moved it, to mend error positions. */
-size_t pqtx__guard_write(char *text, size_t size, const char *sql, struct pqtx__rule rule,
-                         int32_t *shift);
+size_t pqtx__guard_write(char *text, size_t size, const char *sql, enum pqtx__kind kind,
+                         struct pqtx__rule rule, int32_t *shift);
 
 /* Raises the guard's error with a code of its own: an SQL expression that is never true, made of
  * another whose value is the code. */

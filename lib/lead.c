@@ -127,10 +127,10 @@ static void write_settings(struct pqtx__settings *settings, bool checks_client)
         put_setting(at, CLIENT_CHECK, CLIENT_CHECK_MS, at == settings->sql);
 }
 
-bool pqtx__lead_implicit(pqtx_tx *tx)
+bool pqtx__lead_implicit(pqtx_tx *tx, int64_t now_us)
 {
     struct pqtx__settings *settings = &tx->wire->settings;
-    int64_t left_ms = pqtx__left(tx->clock, tx->give_up_us) / 1000;
+    int64_t left_ms = tx->give_up_us > now_us ? (tx->give_up_us - now_us) / 1000 : 0;
     int64_t lock_ms = clamp(tx->options.lock_timeout_ms, left_ms);
     int64_t statement_ms = tx->options.statement_timeout_ms;
     if (statement_ms > left_ms)

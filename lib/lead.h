@@ -19,6 +19,6 @@ bool pqtx__lead_suits(const pqtx_options *options, const struct pqtx__wire *wire
 bool pqtx__lead_may_be_implicit(const pqtx_tx *tx);
 
 /* The settings of such a flight. */
-bool pqtx__lead_implicit(pqtx_tx *tx);
+bool pqtx__lead_implicit(pqtx_tx *tx, int64_t now_us);
 
 #endif

@@ -68,7 +68,7 @@ static const char *next_word(const char *at)
 }
 
 /* The words that tell, those of most statements first. */
-static enum pqtx__kind kind_of(const char *word)
+enum pqtx__kind pqtx__statement_kind(const char *sql)
 {
     static const struct {
         const char *word;
@@ -85,26 +85,21 @@ static enum pqtx__kind kind_of(const char *word)
         {"RELEASE", PQTX__KIND_RUNNER},  {"COPY", PQTX__KIND_COPY},
         {"PREPARE", PQTX__KIND_PREPARE},
     };
+    const char *word = skip_blank(sql);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (is_word(word, kinds[i].word))
             return kinds[i].kind;
     return PQTX__KIND_OTHER;
 }
 
-enum pqtx__kind pqtx__statement_kind(const char *sql)
+const char *pqtx__statement_fault(const char *sql, enum pqtx__kind kind)
 {
-    return kind_of(skip_blank(sql));
-}
-
-const char *pqtx__statement_fault(const char *sql)
-{
-    const char *word = skip_blank(sql);
-    switch (kind_of(word)) {
+    switch (kind) {
     case PQTX__KIND_RUNNER:
         return "BEGIN, COMMIT, ROLLBACK, SAVEPOINT and their kin are the runner's to send: "
                "return from the body, or use pqtx_commit(), pqtx_fail(), pqtx_savepoint()";
     case PQTX__KIND_PREPARE:
-        if (is_word(next_word(word), "TRANSACTION"))
+        if (is_word(next_word(skip_blank(sql)), "TRANSACTION"))
             return "PREPARE TRANSACTION would take the transaction away from the runner";
         return NULL;
     case PQTX__KIND_COPY:
@@ -114,15 +109,15 @@ const char *pqtx__statement_fault(const char *sql)
     }
 }
 
-int pqtx__statement_is_plain(const char *sql)
+int pqtx__kind_is_plain(enum pqtx__kind kind)
 {
-    enum pqtx__kind kind = pqtx__statement_kind(sql);
-    return kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE || kind == PQTX__KIND_PLAIN;
+    return kind == PQTX__KIND_WRITE || kind == PQTX__KIND_READ || kind == PQTX__KIND_PLAIN;
 }
 
 int pqtx__statement_reads(const char *sql)
 {
-    return pqtx__statement_is_plain(sql) || pqtx__statement_kind(sql) == PQTX__KIND_CALL;
+    enum pqtx__kind kind = pqtx__statement_kind(sql);
+    return pqtx__kind_is_plain(kind) || kind == PQTX__KIND_CALL;
 }
 
 static int is_name_byte(char c)
@@ -184,23 +179,15 @@ const char *pqtx__statement_end(const char *sql)
     return sql;
 }
 
-/* Whether the letters occur at all, which is quick to see. */
-static int mentions_returning(const char *at)
-{
-    for (; *at; at++)
-        if ((*at | 32) == 'r' && (at[1] | 32) == 'e' && (at[2] | 32) == 't' && (at[3] | 32) == 'u')
-            return 1;
-    return 0;
-}
-
+/* Most have no G at all, which is quick to see. */
 int pqtx__statement_returns(const char *sql)
 {
     int depth = 0;
-    if (!mentions_returning(sql))
+    if (!strchr(sql, 'G') && !strchr(sql, 'g'))
         return 0;
     for (const char *at = skip_blank(sql); *at; at = skip_piece(at)) {
         depth += (*at == '(') - (*at == ')');
-        if (depth == 0 && is_word(at, "RETURNING"))
+        if (depth == 0 && (*at == 'R' || *at == 'r') && is_word(at, "RETURNING"))
             return 1;
     }
     return 0;

@@ -1,9 +1,6 @@
 #ifndef PQTX_LIB_STATEMENT_H
 #define PQTX_LIB_STATEMENT_H
 
-/* Why the runner must not send this statement for a body, or NULL. */
-const char *pqtx__statement_fault(const char *sql);
-
 /* What a statement is, by its first word. */
 enum pqtx__kind {
     PQTX__KIND_OTHER,   /* perhaps one that needs, or must not have, a transaction block */
@@ -18,8 +15,11 @@ enum pqtx__kind {
 
 enum pqtx__kind pqtx__statement_kind(const char *sql);
 
-/* Whether it is one that needs no transaction block, and does in one what it does without. */
-int pqtx__statement_is_plain(const char *sql);
+/* Whether such a one needs no transaction block, and does in one what it does without. */
+int pqtx__kind_is_plain(enum pqtx__kind kind);
+
+/* Why the runner must not send this statement, of this kind, for a body, or NULL. */
+const char *pqtx__statement_fault(const char *sql, enum pqtx__kind kind);
 
 /* Whether an INSERT, UPDATE or DELETE has a RETURNING clause. */
 int pqtx__statement_returns(const char *sql);

@@ -100,12 +100,16 @@ static pqtx_status wait_for(pqtx_tx *tx, const struct pqtx__request *r)
     return status;
 }
 
-pqtx_status pqtx__tx_ask(pqtx_tx *tx, const struct pqtx__request *r)
+pqtx_status pqtx__tx_ask(pqtx_tx *tx, const struct pqtx__request *request)
 {
-    const char *why = r->sql ? pqtx__statement_fault(r->sql) : "the statement is NULL";
+    struct pqtx__request r = *request;
+    if (!r.sql)
+        return pqtx__fail(tx, PQTX_MISUSE, "the statement is NULL");
+    r.kind = pqtx__statement_kind(r.sql);
+    const char *why = pqtx__statement_fault(r.sql, r.kind);
     if (why)
         return pqtx__fail(tx, PQTX_MISUSE, "%s", why);
-    return tx->pipelined && pqtx__call_can_wait(r) ? pqtx__call_queue(tx, r) : wait_for(tx, r);
+    return tx->pipelined && pqtx__call_can_wait(&r) ? pqtx__call_queue(tx, &r) : wait_for(tx, &r);
 }
 
 pqtx_status pqtx__tx_call(pqtx_tx *tx, const struct pqtx__request *r)

@@ -219,13 +219,25 @@ static pqtx_status meaning(int64_t code, const char **why)
     }
 }
 
+static pqtx_status add(pqtx_tx *tx, uint32_t call, const char *sql, enum pqtx__count rule,
+                       int count, const pqtx_value *values, bool answers)
+{
+    return pqtx__call_add(tx, call,
+                          &(struct pqtx__request){.sql = sql,
+                                                  .kind = pqtx__statement_kind(sql),
+                                                  .rule = {rule, 1},
+                                                  .count = count,
+                                                  .values = values},
+                          answers);
+}
+
 /* The UPDATE, the SELECT that fails if there is a row that was not changed, and one that fails if
  * there was none. */
 static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
                               const pqtx_value *values, const PGresult **row)
 {
-    static const struct pqtx__rule one = {PQTX__COUNT_AT_MOST, 1}, any = {PQTX__COUNT_ANY, 0};
-    struct pqtx__request request = {.rule = one, .meaning = meaning, .result = row};
+    struct pqtx__request request = {
+        .rule = {PQTX__COUNT_AT_MOST, 1}, .meaning = meaning, .result = row};
     char *none =
         join((const char *const[]){"SELECT WHERE CASE WHEN ", IS_CHANGED(pair->word),
                                    " THEN false ELSE " PQTX__GUARD_RAISE(NO_ROW) " END", NULL});
@@ -233,11 +245,11 @@ static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
     pqtx_status status = none ? pqtx__call_open(tx, &request, &call)
                               : pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the statement");
     if (status == PQTX_OK)
-        status = pqtx__call_add(tx, call, pair->update, one, count, values, true);
+        status = add(tx, call, pair->update, PQTX__COUNT_AT_MOST, count, values, true);
     if (status == PQTX_OK)
-        status = pqtx__call_add(tx, call, pair->select, one, count, values, false);
+        status = add(tx, call, pair->select, PQTX__COUNT_AT_MOST, count, values, false);
     if (status == PQTX_OK)
-        status = pqtx__call_add(tx, call, none, any, 0, NULL, false);
+        status = add(tx, call, none, PQTX__COUNT_ANY, 0, NULL, false);
     free(none);
     return status;
 }

@@ -61,6 +61,7 @@ static struct pqtx__reply *add_reply(struct pqtx__wire *wire)
     }
     struct pqtx__reply *reply = &wire->replies[wire->count++];
     *reply = (struct pqtx__reply){.result = NULL};
+    wire->flushed = false;
     return reply;
 }
 
@@ -221,11 +222,12 @@ enum pqtx__flight pqtx__wire_step(struct pqtx__wire *wire, int ready, int *wants
 {
     *wants = PQTX_WAIT_READ;
     if (!wire->lost) {
-        int unsent = PQflush(wire->conn);
-        if (unsent > 0)
+        int left = wire->flushed ? 0 : PQflush(wire->conn);
+        wire->flushed = left == 0;
+        if (left > 0)
             *wants |= PQTX_WAIT_WRITE;
         /* A failed write or read is no reason to stop: the answer may be in the buffer already. */
-        bool failed = unsent < 0;
+        bool failed = left < 0;
         if ((ready & PQTX_WAIT_READ) || failed)
             failed |= PQconsumeInput(wire->conn) == 0;
         read_replies(wire);
@@ -243,8 +245,8 @@ enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us)
     for (;;) {
         int wants;
         enum pqtx__flight flight = pqtx__wire_step(wire, ready, &wants);
-        int64_t left = pqtx__left(wire->clock, until_us);
-        if (flight != PQTX__FLYING || left == 0)
+        int64_t left = flight == PQTX__FLYING ? pqtx__left(wire->clock, until_us) : 0;
+        if (left == 0)
             return flight;
         ready = wire->clock->wait(wire->clock->arg, PQsocket(wire->conn), wants, left);
         if (ready < 0) {

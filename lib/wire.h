@@ -39,6 +39,7 @@ struct pqtx__wire {
     struct pqtx__reply *replies;
     size_t count, capacity;
     size_t landed; /* replies that are complete */
+    bool flushed;  /* libpq has handed all of them to the system */
     bool answered; /* the command that is next to end has answered something */
 
     struct pqtx__store store;

@@ -5,19 +5,21 @@
 
 #include <pthread.h>
 
-static void must(pqtx_status status, const pqtx_error *error)
+/* Made once and used again, as a loop would. */
+static _Thread_local pqtx_error error = PQTX_ERROR;
+
+static void must(pqtx_status status, const pqtx_error *said)
 {
     char text[1024];
     if (status == PQTX_OK)
         return;
-    pqtx_error_format(error, text, sizeof text);
+    pqtx_error_format(said, text, sizeof text);
     die("pqtx: %s: %s", pqtx_status_name(status), text);
 }
 
 pqtx_pool *pqtx_open(const char *conninfo, int threads)
 {
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
-    pqtx_error error = PQTX_ERROR;
     pqtx_pool *pool;
     options.conninfo = conninfo;
     options.max_count = threads;
@@ -27,7 +29,6 @@ pqtx_pool *pqtx_open(const char *conninfo, int threads)
 
 static void run(struct seat *seat, pqtx_work work)
 {
-    pqtx_error error = PQTX_ERROR;
     must(pqtx_run(seat->pool, NULL, work, seat, &error), &error);
 }
 
@@ -40,7 +41,6 @@ static pqtx_status meet(pqtx_tx *tx, void *all)
 
 void pqtx_warm(pqtx_pool *pool, void *all)
 {
-    pqtx_error error = PQTX_ERROR;
     must(pqtx_run(pool, NULL, meet, all, &error), &error);
 }
 
@@ -125,7 +125,6 @@ void pqtx_take_flight(struct seat *seat)
 
 static void run_one(struct seat *seat, const char *sql)
 {
-    pqtx_error error = PQTX_ERROR;
     must(pqtx_run_one(seat->pool, NULL, sql, PQTX_ARGS(PQTX_INT(seat->row), PQTX_INT(1)), 1, NULL,
                       &error),
          &error);

@@ -143,25 +143,30 @@ static const char *const allowed[] = {
     "C\xcc\xa7OMMIT",
 };
 
+static const char *fault(const char *sql)
+{
+    return pqtx__statement_fault(sql, pqtx__statement_kind(sql));
+}
+
 START_TEST(the_runners_own_words_are_refused)
 {
-    ck_assert_msg(pqtx__statement_fault(refused[_i]), "let through: %s", refused[_i]);
+    ck_assert_msg(fault(refused[_i]), "let through: %s", refused[_i]);
 }
 END_TEST
 
 START_TEST(all_other_statements_are_let_through)
 {
-    const char *fault = pqtx__statement_fault(allowed[_i]);
-    ck_assert_msg(!fault, "refused: %s\n%s", allowed[_i], fault);
+    const char *why = fault(allowed[_i]);
+    ck_assert_msg(!why, "refused: %s\n%s", allowed[_i], why);
 }
 END_TEST
 
 START_TEST(a_refusal_says_what_to_call_instead)
 {
-    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("COMMIT"), "pqtx_commit()"));
-    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("ROLLBACK"), "pqtx_fail()"));
-    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("SAVEPOINT a"), "pqtx_savepoint()"));
-    ck_assert_ptr_nonnull(strstr(pqtx__statement_fault("COPY t TO STDOUT"), "COPY"));
+    ck_assert_ptr_nonnull(strstr(fault("COMMIT"), "pqtx_commit()"));
+    ck_assert_ptr_nonnull(strstr(fault("ROLLBACK"), "pqtx_fail()"));
+    ck_assert_ptr_nonnull(strstr(fault("SAVEPOINT a"), "pqtx_savepoint()"));
+    ck_assert_ptr_nonnull(strstr(fault("COPY t TO STDOUT"), "COPY"));
 }
 END_TEST
 
@@ -175,10 +180,10 @@ START_TEST(deeply_nested_comments_come_to_an_end)
         memcpy(sql + 2 * DEPTH + 2 * i, "*/", 2);
     }
     strcpy(sql + 4 * DEPTH, "COMMIT");
-    ck_assert_ptr_nonnull(pqtx__statement_fault(sql));
-    ck_assert_ptr_null(pqtx__statement_fault(sql + 2));
+    ck_assert_ptr_nonnull(fault(sql));
+    ck_assert_ptr_null(fault(sql + 2));
     sql[2 * DEPTH] = ' '; /* "* /": one comment stays open */
-    ck_assert_ptr_null(pqtx__statement_fault(sql));
+    ck_assert_ptr_null(fault(sql));
     free(sql);
 }
 END_TEST
@@ -190,9 +195,9 @@ static const char *fault_of(const char *sql)
     char *copy = malloc(size);
     ck_assert_ptr_nonnull(copy);
     memcpy(copy, sql, size);
-    const char *fault = pqtx__statement_fault(copy);
+    const char *why = fault(copy);
     free(copy);
-    return fault;
+    return why;
 }
 
 static void append(char *sql, size_t size, const char *text)
