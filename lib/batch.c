@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARE_MAX     64
-#define SPARE_SQL_MAX 4096 /* a larger text is not kept for the next command */
+#define SPARE_MAX      64
+#define SPARE_LOOK     8    /* how many are asked whether they know the statement */
+#define SPARE_TEXT_MAX 8192 /* a larger text is not kept for the next command */
 
 void pqtx__batch_init(struct pqtx__batch *batch)
 {
@@ -18,7 +19,7 @@ void pqtx__batch_init(struct pqtx__batch *batch)
 
 static void free_command(struct pqtx__command *command)
 {
-    free(command->sql);
+    free(command->text);
     free(command);
 }
 
@@ -32,25 +33,33 @@ void pqtx__store_free(struct pqtx__store *store)
     store->count = 0;
 }
 
-static struct pqtx__command *take(struct pqtx__store *store)
+static bool knows(const struct pqtx__command *command, const char *sql, size_t len,
+                  struct pqtx__rule rule)
 {
-    struct pqtx__command *command = store->spare;
-    if (command) {
-        store->spare = command->next;
-        store->count--;
-        return command;
-    }
-    command = malloc(sizeof *command);
-    if (command) {
-        command->sql = NULL;
-        command->capacity = 0;
-    }
+    return command->text && command->len == len && command->rule.count == rule.count &&
+           command->rule.rows == rule.rows && memcmp(command->text, sql, len) == 0;
+}
+
+/* One that was used for the same statement, if there is, so that nothing is to be written. */
+static struct pqtx__command *take(struct pqtx__store *store, const char *sql, size_t len,
+                                  struct pqtx__rule rule)
+{
+    struct pqtx__command **at = &store->spare;
+    for (int i = 0; *at && i < SPARE_LOOK && !knows(*at, sql, len, rule); i++)
+        at = &(*at)->next;
+    if (!*at)
+        at = &store->spare;
+    struct pqtx__command *command = *at;
+    if (!command)
+        return calloc(1, sizeof *command);
+    *at = command->next;
+    store->count--;
     return command;
 }
 
 static void give_back(struct pqtx__store *store, struct pqtx__command *command)
 {
-    if (store->count >= SPARE_MAX || command->capacity > SPARE_SQL_MAX) {
+    if (store->count >= SPARE_MAX || command->capacity > SPARE_TEXT_MAX) {
         free_command(command);
         return;
     }
@@ -59,31 +68,37 @@ static void give_back(struct pqtx__store *store, struct pqtx__command *command)
     store->count++;
 }
 
-static size_t write_sql(struct pqtx__command *command, const char *sql, enum pqtx__kind kind,
-                        struct pqtx__rule rule)
+static bool make_room(struct pqtx__command *command, size_t size)
 {
-    if (rule.count != PQTX__COUNT_ANY)
-        return pqtx__guard_write(command->sql, command->capacity, sql, kind, rule, &command->shift);
-    size_t len = strlen(sql);
-    if (len < command->capacity)
-        memcpy(command->sql, sql, len + 1);
-    command->shift = 0;
-    return len;
+    if (size <= command->capacity)
+        return true;
+    char *bigger = realloc(command->text, size);
+    if (!bigger)
+        return false;
+    command->text = bigger;
+    command->capacity = size;
+    return true;
 }
 
 /* false without memory. */
-static bool keep_sql(struct pqtx__command *command, const char *sql, enum pqtx__kind kind,
-                     struct pqtx__rule rule)
+static bool write_text(struct pqtx__command *command, const char *sql, size_t len,
+                       enum pqtx__kind kind, struct pqtx__rule rule)
 {
-    size_t len = write_sql(command, sql, kind, rule);
-    if (len < command->capacity)
-        return true;
-    char *bigger = realloc(command->sql, len + 1);
-    if (!bigger)
+    bool guarded = rule.count != PQTX__COUNT_ANY;
+    size_t more = guarded ? pqtx__guard_write(NULL, 0, sql, kind, rule, &command->shift) + 1 : 0;
+    command->len = SIZE_MAX; /* nothing, until all is there */
+    if (!make_room(command, len + 1 + more))
         return false;
-    command->sql = bigger;
-    command->capacity = len + 1;
-    write_sql(command, sql, kind, rule);
+    memcpy(command->text, sql, len + 1);
+    command->sql = command->text;
+    command->shift = 0;
+    if (guarded) {
+        char *behind = command->text + len + 1;
+        pqtx__guard_write(behind, more, sql, kind, rule, &command->shift);
+        command->sql = behind;
+    }
+    command->len = len;
+    command->rule = rule;
     return true;
 }
 
@@ -92,11 +107,12 @@ struct pqtx__command *pqtx__batch_add(struct pqtx__batch *batch, struct pqtx__st
                                       int count, const pqtx_value *values, pqtx_status *status,
                                       const char **why)
 {
-    struct pqtx__command *command = take(store);
+    size_t len = strlen(sql);
+    struct pqtx__command *command = take(store, sql, len, rule);
     *status = PQTX_NO_MEMORY;
     if (!command)
         return NULL;
-    if (keep_sql(command, sql, kind, rule))
+    if (knows(command, sql, len, rule) || write_text(command, sql, len, kind, rule))
         *status = pqtx__params_keep(&command->params, count, values, why);
     if (*status != PQTX_OK) {
         give_back(store, command);

@@ -7,10 +7,12 @@
 /* A statement that waits for its flight, with copies of all that it needs. */
 struct pqtx__command {
     struct pqtx__command *next;
-    char *sql;
-    size_t capacity;
+    char *text; /* as the caller gave it, and behind it, if there is a rule, with its guard */
+    size_t capacity, len;
+    struct pqtx__rule rule;
+    const char *sql; /* which of the two is sent */
+    int32_t shift;   /* how far the guard moved the caller's text */
     struct pqtx__params params;
-    int32_t shift;           /* how far a guard moved the caller's text */
     bool answers;            /* its result is the answer of its call */
     uint32_t call;           /* the ordinal of the call it belongs to */
     int64_t lock_timeout_ms; /* wanted for it */

@@ -9,21 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *begin_sql(const pqtx_options *options, char *sql, size_t size)
+static const char *begin_sql(const pqtx_options *options, char sql[96])
 {
     static const char *const isolation[] = {"", " ISOLATION LEVEL READ COMMITTED",
                                             " ISOLATION LEVEL REPEATABLE READ",
                                             " ISOLATION LEVEL SERIALIZABLE"};
     static const char *const access[] = {"", " READ WRITE", " READ ONLY", " READ ONLY DEFERRABLE"};
-    snprintf(sql, size, "BEGIN%s%s", isolation[options->isolation], access[options->access]);
-    return sql;
+    strcpy(sql, "BEGIN");
+    strcat(sql, isolation[options->isolation]);
+    return strcat(sql, access[options->access]);
 }
 
 /* SET LOCAL, not set_config(): a SELECT would take the snapshot. */
 static bool send_timeout(pqtx_tx *tx, const char *name, int64_t ms)
 {
-    char sql[96];
-    snprintf(sql, sizeof sql, "SET LOCAL %s = %lld", name, (long long)ms);
+    char sql[96] = "SET LOCAL ";
+    strcat(strcat(sql, name), " = ");
+    pqtx__int_text(ms, sql + strlen(sql));
     return pqtx__wire_send(tx->wire, sql, NULL);
 }
 
@@ -71,7 +73,7 @@ bool pqtx__lead(pqtx_tx *tx)
     char sql[96];
     if (!tx->begun) {
         tx->begun = true;
-        if (!pqtx__wire_send(tx->wire, begin_sql(&tx->options, sql, sizeof sql), NULL))
+        if (!pqtx__wire_send(tx->wire, begin_sql(&tx->options, sql), NULL))
             return false;
         if (!send_limits(tx))
             return false;

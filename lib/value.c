@@ -92,7 +92,7 @@ static size_t room_of(const pqtx_value *value, bool own, const char **why)
 }
 
 /* The digits, the last one first: a fifth of what snprintf() costs, on the way of every call. */
-static size_t write_int(int64_t integer, char *text)
+size_t pqtx__int_text(int64_t integer, char *text)
 {
     char digits[NUMBER_SIZE];
     size_t len = 0, at = 0;
@@ -140,7 +140,7 @@ static char *encode_one(struct pqtx__params *params, int i, const pqtx_value *va
     params->values[i] = text;
     switch (value->type) {
     case PQTX_TYPE_INT:
-        return text + write_int(value->as.integer, text) + 1;
+        return text + pqtx__int_text(value->as.integer, text) + 1;
     case PQTX_TYPE_REAL: {
         int len = write_real(value->as.real, text);
         return len < 0 ? NULL : text + len + 1;

@@ -24,6 +24,9 @@ struct pqtx__params {
     } small;
 };
 
+/* Writes an integer, of at most 20 characters, and a NUL; returns the length. */
+size_t pqtx__int_text(int64_t integer, char *text);
+
 /* PQTX_OK; PQTX_NO_MEMORY; or PQTX_MISUSE with *why set to static text.  Bytes are borrowed. */
 pqtx_status pqtx__params_encode(struct pqtx__params *params, int count, const pqtx_value *values,
                                 const char **why);
