@@ -3,6 +3,7 @@
  * INSERT … ON CONFLICT DO NOTHING and SELECT are two statements on purpose: in one, an insert that
  * had to wait for another sees neither its own row nor that one. */
 #include "claim.h"
+#include "call.h"
 #include "fly.h"
 
 #include <stdio.h>
@@ -53,14 +54,20 @@ static pqtx_status judge(pqtx_tx *tx, const PGresult *row, bool *own)
     return pqtx__fail(tx, PQTX_DONE_BEFORE, "the event was applied before");
 }
 
+/* `and` is what the statement says behind that. */
+static void write_insert(const struct pqtx__proof *proof, const char *and, char sql[SQL_SIZE])
+{
+    snprintf(sql, SQL_SIZE,
+             "INSERT INTO \"%s\".pqtx_once (id, run, fingerprint) VALUES ($1, $2, $3)"
+             " ON CONFLICT (id) DO NOTHING%s",
+             proof->schema, and);
+}
+
 static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
 {
     struct pqtx__proof *proof = &tx->proof;
     char insert[SQL_SIZE], select[SQL_SIZE];
-    snprintf(insert, sizeof insert,
-             "INSERT INTO \"%s\".pqtx_once (id, run, fingerprint) VALUES ($1, $2, $3)"
-             " ON CONFLICT (id) DO NOTHING RETURNING true",
-             proof->schema);
+    write_insert(proof, " RETURNING true", insert);
     snprintf(select, sizeof select,
              "SELECT void, run, fingerprint OPERATOR(pg_catalog.=) $2::pg_catalog.bytea,"
              " pg_catalog.encode(answer, 'hex')"
@@ -85,10 +92,32 @@ static pqtx_status fly(pqtx_tx *tx, PGresult *results[2])
     return status;
 }
 
+static pqtx_status meaning(int64_t rows, const char **why)
+{
+    (void)rows;
+    *why = "the event's id is there already";
+    return PQTX_DONE_BEFORE;
+}
+
+pqtx_status pqtx__claim_queue(pqtx_tx *tx)
+{
+    const struct pqtx__proof *proof = &tx->proof;
+    char insert[SQL_SIZE];
+    write_insert(proof, "", insert);
+    const pqtx_value values[] = {pqtx_text(proof->event_id), pqtx_text(proof->run),
+                                 pqtx_bytes(proof->fingerprint, proof->fingerprint_len)};
+    return pqtx__call_queue(tx, &(struct pqtx__request){.sql = insert,
+                                                        .kind = PQTX__KIND_WRITE,
+                                                        .count = 3,
+                                                        .values = values,
+                                                        .rule = {PQTX__COUNT_EXACT, 1},
+                                                        .meaning = meaning});
+}
+
 pqtx_status pqtx__claim(pqtx_tx *tx, bool *own)
 {
     *own = false;
-    if (!tx->proof.event_id)
+    if (!tx->proof.event_id || tx->claim_rides)
         return PQTX_OK;
     PGresult *results[2] = {NULL, NULL};
     pqtx_status status = fly(tx, results);

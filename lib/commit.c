@@ -59,8 +59,9 @@ static pqtx_status judge_body(pqtx_tx *tx, const struct pqtx__flight_plan *plan,
 }
 
 /* The tag of COMMIT is the proof: the server sends it after the commit record is safe, and answers
- * ROLLBACK, without an error, to the COMMIT of a transaction that had failed.  In the implicit form
- * it is the Sync, answered without any error before it. */
+ * ROLLBACK, without an error, to the COMMIT of a transaction that had failed.  But it answers COMMIT
+ * as well where there is no transaction, since BEGIN has failed in the same flight: so the body's
+ * error comes first.  In the implicit form it is the Sync, answered without any error before it. */
 static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
@@ -69,10 +70,10 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
     PGresult *answer = plan->commit < plan->end ? wire->replies[plan->commit].result : NULL;
     const char *tag = PQresultStatus(answer) == PGRES_COMMAND_OK ? PQcmdStatus(answer) : "";
     bool landed = has_landed(tx, plan);
-    if (strcmp(tag, "COMMIT") == 0 || (tx->implicit && landed && !error))
-        return PQTX_OK;
     if (at < plan->body_end)
         return judge_body(tx, plan, at, tag);
+    if (strcmp(tag, "COMMIT") == 0 || (tx->implicit && landed && !error))
+        return PQTX_OK;
     if (!landed) /* the session can be ended in the wait after the commit record */
         return tx->local_only ? PQTX_OK : doubt(tx, error);
     if (tx->local_only) /* and still it answers something else: who is to be believed? */
@@ -143,6 +144,8 @@ void pqtx__commit_send(pqtx_tx *tx, int64_t now_us, struct pqtx__flight_plan *pl
     struct pqtx__wire *wire = tx->wire;
     *plan = (struct pqtx__flight_plan){.begin = wire->count, .commit = SIZE_MAX, .sent_us = now_us};
     tx->local_only = false;
+    if (tx->batch.count > 0)
+        tx->proof.xid_heard = false; /* that was before these */
     tx->implicit = tx->batch.count > 0 && pqtx__lead_may_be_implicit(tx);
     pqtx__attempt_fault(tx, PQTX_POINT_COMMIT_BEGUN);
     plan->sent = tx->implicit ? send_implicit(tx, plan) : send_explicit(tx, plan);

@@ -208,6 +208,8 @@ pqtx_status pqtx__fly(pqtx_tx *tx, const struct pqtx__statement *statements, siz
         return pqtx__fly_late(tx, "before the statement");
     size_t lead;
     bool with_xid = takes_xid(tx, statements, count), cancelled = false;
+    if (!with_xid && (count > 0 || tx->batch.count > 0))
+        tx->proof.xid_heard = false; /* that was before these */
     pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT);
     bool sent = send_flight(tx, statements, count, with_xid, &lead);
     pqtx__attempt_fault(tx, PQTX_POINT_STATEMENT_SENT);

@@ -112,7 +112,7 @@ static bool begin(pqtx_tx *tx)
         struct pqtx__wire *wire = NULL;
         pqtx_status status = acquire(tx, &wire);
         if (status == PQTX_OK) {
-            tx->attempts++;
+            tx->claim_rides &= tx->attempts++ == 0;
             pqtx__attempt_begin(tx, wire);
             end_orphan(tx, wire);
             pqtx__report_attempt(tx);
@@ -145,6 +145,8 @@ static bool may_go_again(pqtx_tx *tx)
 /* Rolled back and not decided: waits for the next attempt, or ends the run with the mark. */
 static bool go_again(pqtx_tx *tx)
 {
+    if (tx->claim_rides && tx->mark == PQTX_DONE_BEFORE)
+        return true; /* to look at the event's row, which costs nobody a race */
     if (pqtx__retry_is_due(tx) && may_go_again(tx)) {
         tx->was_stale |= tx->mark == PQTX_STALE_STATEMENT;
         pqtx__report_retry(tx, pqtx__retry_counter(tx->mark));

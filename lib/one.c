@@ -1,5 +1,6 @@
 /* one.c: a statement that is a transaction by itself. */
 #include "one.h"
+#include "claim.h"
 
 #include <pqtx/one.h>
 
@@ -8,6 +9,8 @@ pqtx_status pqtx__one_queue(pqtx_tx *tx, const char *sql, int count, const pqtx_
 {
     enum pqtx__count rule = expected == PQTX_ANY_ROWS ? PQTX__COUNT_ANY : PQTX__COUNT_EXACT;
     pqtx_status status = pqtx_pipeline(tx);
+    if (status == PQTX_OK && tx->claim_rides)
+        status = pqtx__claim_queue(tx);
     if (status != PQTX_OK)
         return status;
     return pqtx__tx_call(
@@ -17,10 +20,11 @@ pqtx_status pqtx__one_queue(pqtx_tx *tx, const char *sql, int count, const pqtx_
 
 PGresult *pqtx__one_take(pqtx_tx *tx, int64_t *rows)
 {
-    if (pqtx_answer(tx, 0, NULL, rows) != PQTX_OK)
+    uint32_t last = pqtx_queued(tx) - 1;
+    if (pqtx_answer(tx, last, NULL, rows) != PQTX_OK)
         return NULL;
-    PGresult *result = tx->calls[0].answer;
-    tx->calls[0].answer = NULL;
+    PGresult *result = tx->calls[last].answer;
+    tx->calls[last].answer = NULL;
     return result;
 }
 
@@ -29,6 +33,7 @@ static pqtx_status run(pqtx_tx *tx, const char *sql, int count, const pqtx_value
 {
     if (!tx)
         return pqtx__error_report(error, PQTX_NO_MEMORY, "no memory for a transaction");
+    tx->claim_rides = tx->proof.event_id != NULL;
     while (pqtx_attempt(tx)) {
         pqtx__one_queue(tx, sql, count, values, expected);
         pqtx_commit(tx);

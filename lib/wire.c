@@ -139,13 +139,14 @@ static bool is_error(const PGresult *result)
            PQresultStatus(result) == PGRES_BAD_RESPONSE;
 }
 
-/* The Sync ends everything before it, answered or not. */
+/* Every command before a Sync is answered, if only as passed over.  A Sync that comes too early is
+ * another's, and all that follows stands in the wrong place. */
 static void accept_sync(struct pqtx__wire *wire)
 {
-    while (wire->landed < wire->count && !wire->replies[wire->landed].is_sync)
+    if (wire->replies[wire->landed].is_sync)
         wire->landed++;
-    if (wire->landed < wire->count)
-        wire->landed++;
+    else
+        wire->lost = true;
     wire->answered = false;
 }
 

@@ -2,7 +2,7 @@
  *
  * Everything that a transaction has is there: lock_timeout, the whole attempt again after a lost
  * race, the deadline, the proof of the outcome, all by pqtx_options; and a statement takes one round
- * trip, its COMMIT and the check of its rows included (see pipeline.h for how, and for what cannot:
+ * trip, its COMMIT, the check of its rows and an event's row (once.h) included (see pipeline.h for how, and for what cannot:
  * a count that the server cannot check in the same flight costs a second one). */
 #ifndef PQTX_ONE_H
 #define PQTX_ONE_H
