@@ -49,7 +49,9 @@ void fake_close(struct fake *fake);
 
 /* Without a script it is a server that likes every statement: it knows whether a transaction is
  * under way, answers 25P02 in a failed one and passes over what follows an error up to the Sync.
- * The test fails if a write or a COMMIT comes outside a transaction.
+ * A flight that begins with set_config() is a transaction by itself.  The test fails if a write or
+ * a COMMIT comes outside a transaction; but a COMMIT that was under way when BEGIN failed is
+ * answered as PostgreSQL does, with a warning and COMMIT.
  *
  * The next statement that holds `text`, or all of them, is answered by the script instead; where
  * several could answer, the one that was given first.  A script is a list of phrases with a ; in
