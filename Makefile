@@ -183,7 +183,8 @@ helpers  := $(support:$(srcdir)/%.c=$(B)/%.o)
 live     := $(filter $(B)/tests/check_live_%,$(tests))
 cluster  := $(filter $(B)/tests/check_cluster_%,$(tests))
 pooler   := $(filter $(B)/tests/check_pooler_%,$(tests))
-unit     := $(filter-out $(live) $(cluster) $(pooler),$(tests))
+tls      := $(filter $(B)/tests/check_tls_%,$(tests))
+unit     := $(filter-out $(live) $(cluster) $(pooler) $(tls),$(tests))
 
 # Seconds: to hang is a failure, to be slow is none.
 export CK_DEFAULT_TIMEOUT ?= 60
@@ -209,7 +210,7 @@ demo: $(B)/examples/stampede
 	@$(srcdir)/tests/with-server $< $(DEMO_ARGS)
 
 check: check-floors check-header check-symbols check-man check-install check-unit check-live \
-       check-cluster check-pooler
+       check-cluster check-pooler check-tls
 
 check-unit: $(unit)
 	@$(srcdir)/tests/run-each $^
@@ -228,12 +229,16 @@ bench_run   := $(if $(bench_trial),"env BENCH_SECONDS=0.001 BENCH_ROUNDS=1 BENCH
 check-live: $(live) $(programs) $(bench_trial)
 	@$(srcdir)/tests/with-server $(srcdir)/tests/run-each $(live) $(example_runs) $(bench_run)
 
-# With a standby, and behind a pooler; where those cannot be had, exit status 77, they are left out.
+# With a standby, behind a pooler, by TLS; where those cannot be had, exit status 77, they are left
+# out.
 check-cluster: $(cluster)
 	@$(srcdir)/tests/with-cluster $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
 check-pooler: $(pooler)
 	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
+
+check-tls: $(tls)
+	@$(srcdir)/tests/with-tls $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
 check-header:
 	@CC="$(CC)" CXX="$(CXX)" PQ_CFLAGS="$(PQ_CFLAGS)" $(srcdir)/tests/check-header $(srcdir)/include
