@@ -209,8 +209,8 @@ tests: $(tests)
 demo: $(B)/examples/stampede
 	@$(srcdir)/tests/with-server $< $(DEMO_ARGS)
 
-check: check-floors check-header check-symbols check-man check-install check-unit check-live \
-       check-cluster check-pooler check-tls
+check: check-floors check-header check-symbols check-hardening check-man check-configure \
+       check-install check-unit check-live check-cluster check-pooler check-tls
 
 check-unit: $(unit)
 	@$(srcdir)/tests/run-each $^
@@ -250,12 +250,23 @@ else
 	@$(srcdir)/tests/check-symbols $(srcdir)/lib/exports.txt $^ $(headers)
 endif
 
+check-hardening: $(B)/$(link) $(programs)
+ifneq ($(SANITIZE)$(if $(HARDEN),,empty),)
+	@echo "check-hardening: not with sanitizers or without HARDEN, skipped"
+else
+	@CC="$(CC)" HARDEN="$(HARDEN)" $(srcdir)/tests/check-hardening $^
+endif
+
 check-floors:
 	@awk -v floors="$(floors)" -f $(srcdir)/tests/check-floors $(srcdir)/lib/*.[ch]
 
 check-man:
 	@$(srcdir)/tests/check-man $(srcdir)/lib/exports.txt $(manuals)
 	@CC="$(CC)" PKG_CONFIG="$(PKG_CONFIG)" $(srcdir)/tests/check-man-code
+
+check-configure:
+	@CC="$(CC)" PKG_CONFIG="$(PKG_CONFIG)" PG_CONFIG="$(PG_CONFIG)" \
+	    $(srcdir)/tests/check-configure $(srcdir)
 
 check-install: all
 	+@CC="$(CC)" CFLAGS="$(sanitize) $(CFLAGS)" LDFLAGS="$(LDFLAGS)" PKG_CONFIG="$(PKG_CONFIG)" \
@@ -385,24 +396,31 @@ endif
 
 release := pqtx-$(version)
 
-# What is committed, and configure, so that a user needs no autoconf.
+# What is committed, and configure, so that a user needs no autoconf.  Of one commit it is always
+# the same, byte for byte.
 dist: $(srcdir)/configure
-	git -C $(srcdir) archive --prefix=$(release)/ --add-file=configure HEAD | gzip -n9 \
-	    > $(release).tar.gz
+	git -C $(srcdir) -c tar.umask=022 archive --prefix=$(release)/ --add-file=configure HEAD \
+	    | gzip -n9 > $(release).tar.gz
 
 trial := $(BUILD)/trial
 distcheck: dist
 	@[ ! -d $(trial) ] || chmod -R u+w $(trial)
 	rm -rf $(trial) && mkdir -p $(trial)/b
+	git clone -q $(srcdir) $(trial)/again
+	umask 077 && export TZ=Asia/Tokyo GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=tar.umask \
+	    GIT_CONFIG_VALUE_0=user && $(MAKE) -C $(trial)/again dist
+	cmp $(release).tar.gz $(trial)/again/$(release).tar.gz
 	tar xzf $(release).tar.gz -C $(trial) && chmod -R a-w $(trial)/$(release)
 	cd $(trial) && find $(release) | sort > before
-	cd $(trial)/b && ../$(release)/configure --prefix=/opt/pqtx && $(MAKE) && $(MAKE) check \
-	    && $(MAKE) install DESTDIR=$$PWD/stage && $(MAKE) uninstall DESTDIR=$$PWD/stage \
+	cd $(trial)/b && ../$(release)/configure --prefix=/opt/pqtx \
+	    && $(MAKE) BUILD=build && $(MAKE) BUILD=build check \
+	    && $(MAKE) BUILD=build install DESTDIR=$$PWD/stage \
+	    && $(MAKE) BUILD=build uninstall DESTDIR=$$PWD/stage \
 	    && ! find stage ! -type d | grep . && rm -rf stage \
-	    && $(MAKE) distclean && ! find . ! -type d | grep .
+	    && $(MAKE) BUILD=build distclean && ! find . ! -type d | grep .
 	cd $(trial) && find $(release) | sort | diff before -
 	chmod -R u+w $(trial) && rm -rf $(trial)
-	@echo "$(release).tar.gz builds, passes its tests, installs and cleans up"
+	@echo "$(release).tar.gz can be made again, builds, passes its tests, installs and cleans up"
 
 clean:
 	rm -rf $(BUILD)
@@ -411,8 +429,9 @@ distclean: clean
 	rm -rf config.mk config.log config.status
 	@[ ! -L Makefile ] || rm -f Makefile
 
-.PHONY: FORCE all bench bench-count check check-analyzer check-cluster check-pooler check-floors check-format check-header check-install \
-        check-live check-man check-symbols check-tidy check-unit check-valgrind \
+.PHONY: FORCE all bench bench-count check check-analyzer check-cluster check-configure \
+        check-floors check-format check-hardening check-header check-install check-live check-man \
+        check-pooler check-symbols check-tidy check-tls check-unit check-valgrind \
         check-valgrind-live clean demo dist distcheck distclean examples install tests uninstall
 .DELETE_ON_ERROR:
 
