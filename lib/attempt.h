@@ -77,7 +77,7 @@ struct pqtx_tx {
     bool pipelined;           /* calls are queued */
     bool needs_block;         /* one of them is not for a transaction without BEGIN */
     bool claim_rides; /* the event's row is queued with the statement, not written beforehand */
-    bool implicit;            /* it goes without BEGIN and COMMIT */
+    bool implicit;    /* it goes without BEGIN and COMMIT */
     struct pqtx__call *calls; /* first_calls, or allocated */
     uint32_t call_count, call_capacity;
 

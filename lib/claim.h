@@ -9,8 +9,8 @@
  */
 pqtx_status pqtx__claim(pqtx_tx *tx, bool *own);
 
-/* Queues the row instead, in front of a single statement: one that was there already makes the flight
- * fail with PQTX_DONE_BEFORE, and the next attempt finds out whose it is. */
+/* Queues the row instead, in front of a single statement: one that was there already makes the
+ * flight fail with PQTX_DONE_BEFORE, and the next attempt finds out whose it is. */
 pqtx_status pqtx__claim_queue(pqtx_tx *tx);
 
 #endif

@@ -36,6 +36,13 @@ static bool has_landed(const pqtx_tx *tx, const struct pqtx__flight_plan *plan)
     return plan->sent && tx->wire->landed >= plan->end;
 }
 
+/* The state of ReadyForQuery, which is known of the last flight: the implicit form leaves nothing
+ * open. */
+static bool is_open(const pqtx_tx *tx, const struct pqtx__flight_plan *plan)
+{
+    return plan->end == tx->wire->count && PQtransactionStatus(tx->wire->conn) != PQTRANS_IDLE;
+}
+
 /* A statement of the body has failed, in the same flight.  The server answers in order: where it
  * was PostgreSQL that said so, COMMIT was still to come, whatever became of the line since. */
 static pqtx_status judge_body(pqtx_tx *tx, const struct pqtx__flight_plan *plan, size_t error,
@@ -59,9 +66,10 @@ static pqtx_status judge_body(pqtx_tx *tx, const struct pqtx__flight_plan *plan,
 }
 
 /* The tag of COMMIT is the proof: the server sends it after the commit record is safe, and answers
- * ROLLBACK, without an error, to the COMMIT of a transaction that had failed.  But it answers COMMIT
- * as well where there is no transaction, since BEGIN has failed in the same flight: so the body's
- * error comes first.  In the implicit form it is the Sync, answered without any error before it. */
+ * ROLLBACK, without an error, to the COMMIT of a transaction that had failed.  But it answers
+ * COMMIT as well where there is no transaction, since BEGIN has failed in the same flight: so the
+ * body's error comes first.  In the implicit form it is the Sync, answered without any error before
+ * it. */
 static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
@@ -72,7 +80,7 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
     bool landed = has_landed(tx, plan);
     if (at < plan->body_end)
         return judge_body(tx, plan, at, tag);
-    if (strcmp(tag, "COMMIT") == 0 || (tx->implicit && landed && !error))
+    if (strcmp(tag, "COMMIT") == 0 || (tx->implicit && landed && !error && !is_open(tx, plan)))
         return PQTX_OK;
     if (!landed) /* the session can be ended in the wait after the commit record */
         return tx->local_only ? PQTX_OK : doubt(tx, error);

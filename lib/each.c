@@ -53,7 +53,7 @@ static bool may_share(const struct one *one, const struct pqtx__wire *wire)
 static void send(struct one *one, struct pqtx__wire *wire)
 {
     pqtx_tx *tx = one->tx;
-    if (!may_share(one, wire))
+    if (wire->lost || !may_share(one, wire))
         return;
     tx->given = wire;
     if (!pqtx_attempt(tx))

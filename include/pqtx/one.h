@@ -1,9 +1,10 @@
 /* one.h: single statements, each a transaction of its own: one, or many at once.
  *
  * Everything that a transaction has is there: lock_timeout, the whole attempt again after a lost
- * race, the deadline, the proof of the outcome, all by pqtx_options; and a statement takes one round
- * trip, its COMMIT, the check of its rows and an event's row (once.h) included (see pipeline.h for how, and for what cannot:
- * a count that the server cannot check in the same flight costs a second one). */
+ * race, the deadline, the proof of the outcome, all by pqtx_options; and a statement takes one
+ * round trip, its COMMIT, the check of its rows and an event's row (once.h) included (see
+ * pipeline.h for how, and for what cannot: a count that the server cannot check in the same flight
+ * costs a second one). */
 #ifndef PQTX_ONE_H
 #define PQTX_ONE_H
 
@@ -57,8 +58,8 @@ typedef struct pqtx_item {
  * which order they commit is not said, and two of them must not wait for one another's locks.
  *
  * PQTX_OK if all of them committed; else the status of the first that did not, `error` (or NULL) is
- * its error, and error->call its place, from 1.  An event_id in the options is PQTX_MISUSE: it would
- * stand for all of them. */
+ * its error, and error->call its place, from 1.  An event_id in the options is PQTX_MISUSE: it
+ * would stand for all of them. */
 PQTX_API pqtx_status pqtx_run_each(pqtx_pool *pool, const pqtx_options *options, pqtx_item *items,
                                    size_t item_count, pqtx_error *error);
 

@@ -27,9 +27,9 @@ extern "C" {
 
 /* A statement that a connection meets again is prepared on it, its Parse in front of it in the same
  * round trip; a connection knows 128 statements of at most 8192 bytes, and forgets the one that was
- * not used for longest.  Behind a pooler that loses prepared statements (26000, 42P05) one attempt is
- * begun again, and from then on the pool prepares nothing.  This flag is for poolers that do worse,
- * and for statements that must be planned anew each time. */
+ * not used for longest.  Behind a pooler that loses prepared statements (26000, 42P05) one attempt
+ * is begun again, and from then on the pool prepares nothing.  This flag is for poolers that do
+ * worse, and for statements that must be planned anew each time. */
 #define PQTX_POOL_PREPARE_NEVER 0x4u
 
 typedef struct pqtx_pool_options {
