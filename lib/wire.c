@@ -118,6 +118,17 @@ static bool send_burial(struct pqtx__wire *wire, struct pqtx__prepared *statemen
     return PQsendQueryParams(wire->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
 }
 
+/* PQpipelineSync() writes to the socket, which would make two segments of a flight with two Syncs;
+ * here the first step does. */
+static int send_sync(PGconn *conn)
+{
+#ifdef LIBPQ_HAS_SEND_PIPELINE_SYNC
+    return PQsendPipelineSync(conn);
+#else
+    return PQpipelineSync(conn);
+#endif
+}
+
 bool pqtx__wire_sync(struct pqtx__wire *wire)
 {
     if (wire->lost)
@@ -127,7 +138,7 @@ bool pqtx__wire_sync(struct pqtx__wire *wire)
             !send_burial(wire, wire->cache->doomed[i]))
             return fail_to_queue(wire);
     struct pqtx__reply *reply = add_reply(wire);
-    if (!reply || !PQpipelineSync(wire->conn))
+    if (!reply || !send_sync(wire->conn))
         return fail_to_queue(wire);
     reply->is_sync = true;
     return true;
