@@ -79,7 +79,8 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
         give_permission_back(pool);
     }
     pthread_mutex_unlock(&pool->lock);
-    if (status == PQTX_OK && prepares)
+    if (status == PQTX_OK && prepares &&
+        ((*wire)->backend.pid != 0 || (pool->options.flags & PQTX_POOL_PREPARE_ALWAYS)))
         (*wire)->cache = pqtx__cache_new();
     return status;
 }

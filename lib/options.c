@@ -116,8 +116,11 @@ static const char *fault_of_pool(const pqtx_pool_options *o)
         return "max_count is not within 0 … 10000";
     if (o->min_count < 0 || o->min_count > (o->max_count ? o->max_count : 8))
         return "min_count is negative or larger than max_count";
-    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS | PQTX_POOL_PREPARE_NEVER))
+    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS | PQTX_POOL_PREPARE_NEVER |
+                     PQTX_POOL_PREPARE_ALWAYS))
         return "flags has a bit that this version does not know";
+    if ((o->flags & PQTX_POOL_PREPARE_NEVER) && (o->flags & PQTX_POOL_PREPARE_ALWAYS))
+        return "flags has both PQTX_POOL_PREPARE_NEVER and PQTX_POOL_PREPARE_ALWAYS";
     if (o->reserved != 0)
         return "reserved is not 0";
     if (!is_ms(o->connect_timeout_ms) || !is_ms(o->acquire_timeout_ms) ||

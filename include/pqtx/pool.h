@@ -27,10 +27,15 @@ extern "C" {
 
 /* A statement that a connection meets again is prepared on it, its Parse in front of it in the same
  * round trip; a connection knows 128 statements of at most 8192 bytes, and forgets the one that was
- * not used for longest.  Behind a pooler that loses prepared statements (26000, 42P05) one attempt
- * is begun again, and from then on the pool prepares nothing.  This flag is for poolers that do
- * worse, and for statements that must be planned anew each time. */
-#define PQTX_POOL_PREPARE_NEVER 0x4u
+ * not used for longest.  Not behind a pooler, where what is prepared stays with a session that is
+ * somebody else's next.
+ *
+ * NEVER: for statements that must be planned anew each time.  ALWAYS: also behind a pooler, for one
+ * that keeps track of prepared statements itself (PgBouncer from 1.21 on, max_prepared_statements);
+ * where it then does not know one (26000, 42P05), the attempt is begun again, and from then on the
+ * pool prepares nothing. */
+#define PQTX_POOL_PREPARE_NEVER  0x4u
+#define PQTX_POOL_PREPARE_ALWAYS 0x8u
 
 typedef struct pqtx_pool_options {
     size_t size;
