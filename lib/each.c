@@ -258,8 +258,12 @@ pqtx_status pqtx_run_each(pqtx_pool *pool, const pqtx_options *options, pqtx_ite
     if (why)
         return pqtx__error_report(error, PQTX_MISUSE, why);
     struct window *w = malloc(sizeof *w);
-    if (!w)
+    if (!w) {
+        leave(items, 0, item_count);
         return pqtx__error_report(error, PQTX_NO_MEMORY, "no memory for the items");
+    }
+    if (error)
+        pqtx_error_init(error, error->size);
     pqtx_status status = run_all(w, pool, options, items, item_count, error);
     free(w);
     return status;

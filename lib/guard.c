@@ -25,9 +25,9 @@ static struct shape shape_of(const char *sql, enum pqtx__kind kind)
                           kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
 }
 
-bool pqtx__guard_fits(enum pqtx__kind kind)
+bool pqtx__guard_fits(const char *sql, enum pqtx__kind kind)
 {
-    return kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE;
+    return (kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE) && pqtx__statement_is_alone(sql);
 }
 
 /* Where the text is written, and its length even beyond the room. */
