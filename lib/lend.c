@@ -68,7 +68,7 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
 {
     int64_t limit = pqtx__now(pool->clock) + us(pool->options.connect_timeout_ms);
     bool raw = pool->options.flags & PQTX_POOL_RAW_ERRORS;
-    pqtx_status status = pqtx__connect(pool->conninfo, raw, pool->clock,
+    pqtx_status status = pqtx__connect(&pool->hosts, raw, pool->clock,
                                        limit < until_us ? limit : until_us, wire, error);
     pthread_mutex_lock(&pool->lock);
     bool prepares = !pool->never_prepares;

@@ -179,6 +179,11 @@ const char *pqtx__statement_end(const char *sql)
     return sql;
 }
 
+int pqtx__statement_is_alone(const char *sql)
+{
+    return !strchr(sql, ';') || *skip_blank(pqtx__statement_end(skip_blank(sql))) == '\0';
+}
+
 /* Most have no G at all, which is quick to see. */
 int pqtx__statement_returns(const char *sql)
 {

@@ -24,6 +24,9 @@ const char *pqtx__statement_fault(const char *sql, enum pqtx__kind kind);
 /* Whether an INSERT, UPDATE or DELETE has a RETURNING clause. */
 int pqtx__statement_returns(const char *sql);
 
+/* Whether nothing but blanks and comments follows its semicolon, if it has one. */
+int pqtx__statement_is_alone(const char *sql);
+
 /* Where it ends: at its semicolon, or with the text. */
 const char *pqtx__statement_end(const char *sql);
 
