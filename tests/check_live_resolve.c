@@ -414,6 +414,38 @@ START_TEST(without_a_change_a_lost_answer_is_in_doubt_and_says_so)
 }
 END_TEST
 
+/* Reads, with the question for the xid; then writes without it: by DO, or in one flight with
+ * COMMIT. */
+static pqtx_status read_then_write(pqtx_tx *tx, void *arg)
+{
+    bool pipelined = *(const int *)arg;
+    if (pipelined)
+        pqtx_pipeline(tx);
+    pqtx_exec(tx, "SELECT 1", PQTX_NO_ARGS, NULL);
+    pqtx_flush(tx);
+    if (pipelined)
+        return pqtx_exec(tx, "INSERT INTO mark VALUES (1)", PQTX_NO_ARGS, NULL);
+    return pqtx_exec(tx, "DO $$ BEGIN INSERT INTO mark VALUES (1); END $$", PQTX_NO_ARGS, NULL);
+}
+
+START_TEST(a_write_that_was_not_asked_about_is_not_called_no_change)
+{
+    struct trial trial;
+    trial_init(&trial, pool, PQTX_DOUBT_XID);
+    trial.point = PQTX_POINT_COMMIT_ANSWERED;
+    trial.last = 1;
+    pqtx_tx *tx = pqtx_new(pool, trial_options(&trial));
+    while (pqtx_attempt(tx)) {
+        read_then_write(tx, &_i);
+        pqtx_commit(tx);
+    }
+    ck_assert_int_eq(pqtx_result(tx), PQTX_IN_DOUBT);
+    ck_assert_uint_eq(pqtx_get_flags(tx), 0);
+    pqtx_free(tx);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM mark"), 1);
+}
+END_TEST
+
 /* A transaction that cannot write has no token to write, and needs none. */
 START_TEST(a_read_only_transaction_can_be_resolved_by_anything)
 {
@@ -502,6 +534,7 @@ static Suite *suite(void)
     tcase_add_test(tests, a_ticket_of_a_run_that_only_reports_holds_nothing);
     tcase_add_test(tests, a_run_without_the_table_fails_before_there_is_doubt);
     tcase_add_test(tests, without_a_change_a_lost_answer_is_in_doubt_and_says_so);
+    tcase_add_loop_test(tests, a_write_that_was_not_asked_about_is_not_called_no_change, 0, 2);
     ADD_FOR_EACH_KIND(a_read_only_transaction_can_be_resolved_by_anything);
     tcase_add_test(tests, sessions_that_read_only_and_serializable_by_default_resolve);
     tcase_add_test(tests, a_role_without_privileges_but_on_the_tables_resolves);
