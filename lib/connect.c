@@ -70,8 +70,9 @@ static void describe(struct failure *failure, const struct pqtx__hosts *hosts, b
     char sqlstate[6] = "";
     pqtx_status status = PQTX_NO_CONNECTION;
     pqtx_advice advice = PQTX_ADVICE_LATER;
-    const char *text = "no answer: is the server running there, and reachable? (libpq's reason can "
-                       "quote the connection string; PQTX_POOL_RAW_ERRORS shows it)";
+    const char *text = "no answer that could be used: is the server running there, and reachable, "
+                       "and are the TLS settings right? (libpq's reason can quote the connection "
+                       "string; PQTX_POOL_RAW_ERRORS shows it)";
     failure->weight = SILENT;
     if (code) {
         memcpy(sqlstate, code, 5);
