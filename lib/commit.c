@@ -123,7 +123,7 @@ static bool send_explicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
     bool whole = tx->batch.count > 0;
-    if (!pqtx__lead(tx) || (whole && !pqtx__lead_client_check(tx)) || !pqtx__fly_batch(tx) ||
+    if (!pqtx__lead(tx) || (whole && !pqtx__lead_client_check(tx)) || !pqtx__fly_batch(tx, true) ||
         !pqtx__lead_lock_timeout(tx, tx->lock_timeout.wanted_ms) || /* deferred checks wait too */
         !pqtx__proof_send_token(&tx->proof, wire))
         return false;
@@ -137,7 +137,7 @@ static bool send_explicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 static bool send_implicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
-    if (!pqtx__lead_implicit(tx, plan->sent_us) || !pqtx__fly_batch(tx) ||
+    if (!pqtx__lead_implicit(tx, plan->sent_us) || !pqtx__fly_batch(tx, true) ||
         !pqtx__proof_send_token(&tx->proof, wire))
         return false;
     plan->body_end = wire->count;

@@ -155,7 +155,7 @@ pqtx_status pqtx__pool_options_read(pqtx_pool_options *options, const pqtx_pool_
     default_ms(&options->connect_timeout_ms, 10000);
     default_ms(&options->idle_limit_ms, 600000);
     default_ms(&options->age_limit_ms, 3600000);
-    default_ms(&options->check_after_ms, 1000);
+    default_ms(&options->check_after_ms, 100);
     options->clock = pqtx__clock(options->clock);
     return *why ? PQTX_MISUSE : PQTX_OK;
 }

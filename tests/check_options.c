@@ -410,7 +410,7 @@ static void assert_pool_defaults(const pqtx_pool_options *read)
     ck_assert_int_eq(read->acquire_timeout_ms, 0);
     ck_assert_int_eq(read->idle_limit_ms, 600000);
     ck_assert_int_eq(read->age_limit_ms, 3600000);
-    ck_assert_int_eq(read->check_after_ms, 1000);
+    ck_assert_int_eq(read->check_after_ms, 100);
     ck_assert_int_eq(read->retry_percent, 300);
     ck_assert_int_eq(read->retry_burst, 1000);
     ck_assert_ptr_eq(read->clock, pqtx__clock(NULL));

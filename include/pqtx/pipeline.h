@@ -17,9 +17,10 @@
  * after the body has returned, longer than the body's own.  A queue of 1000 statements, or about a
  * mebibyte, is sent without being asked.
  *
- * How many rows a call must have is checked by the server, in the same flight: pqtx_update_one()
- * and its like become a WITH query that fails if the count is wrong, so that nothing is committed,
- * and the failure comes back as the status of that call, with its number in pqtx_error.call.
+ * How many rows a call must have is checked before COMMIT, and where that is in the same flight, by
+ * the server: there pqtx_update_one() and its like become a WITH query that fails if the count is
+ * wrong, so that nothing is committed, and the failure comes back as the status of that call, with
+ * its number in pqtx_error.call.
  *
  * What needs an answer lands what is queued, in the same round trip as itself: pqtx_try_lock(), and
  * a statement with an expectation that no WITH query can hold (one that begins with WITH itself,

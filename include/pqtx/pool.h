@@ -52,7 +52,7 @@ typedef struct pqtx_pool_options {
     int64_t acquire_timeout_ms; /* waiting for a free one; 0: up to the deadline */
     int64_t idle_limit_ms;  /* idle for longer: closed when the next one comes back; 0: 600000 */
     int64_t age_limit_ms;   /* older: closed instead of handed out; 0: 3600000 */
-    int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 1000 */
+    int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 100 */
 
     /* The retry budget: a start earns retry_percent / 100 further attempts, a further attempt
      * spends one, and retry_burst can be saved up.  With nothing left a run ends with its last
