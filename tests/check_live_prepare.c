@@ -220,6 +220,13 @@ END_TEST
 
 /* ---- No more than 128, and no round trip for it */
 
+START_TEST(the_limits_are_those_of_the_contract)
+{
+    ck_assert_int_eq(PQTX__PREPARED_MAX, 128);
+    ck_assert_int_eq(PQTX__PREPARED_SIZE, 8192);
+}
+END_TEST
+
 START_TEST(the_one_that_was_not_used_for_longest_goes)
 {
     enum { MORE = PQTX__PREPARED_MAX + 50 };
@@ -432,44 +439,78 @@ START_TEST(a_changed_result_under_a_guard_costs_one_retry)
 }
 END_TEST
 
-/* The second attempt of each can meet the connection of another one, whose plan is stale too. */
-START_TEST(eight_stale_connections_cost_each_run_one_retry)
+enum { MANY = 8 };
+
+static void begin_many(pqtx_pool *many, pqtx_tx **txs)
 {
-    enum { MANY = 8 };
+    for (int i = 0; i < MANY; i++) {
+        txs[i] = pqtx_new(many, NULL);
+        ck_assert_int_eq(pqtx_attempt(txs[i]), 1);
+    }
+}
+
+/* Prepares it on all the connections of a pool. */
+static pqtx_pool *open_and_prepare(const char *text)
+{
     pqtx_tx *txs[MANY];
     pqtx_pool *many = open_pool(MANY);
-    for (int round = 0; round < 2; round++) {
-        for (int times = 0; times < 3; times++) {
-            for (int i = 0; i < MANY; i++) {
-                txs[i] = pqtx_new(many, NULL);
-                ck_assert_int_eq(pqtx_attempt(txs[i]), 1);
-            }
-            for (int i = 0; i < MANY; i++) {
-                ck_assert_int_eq(pqtx_exec(txs[i], "SELECT * FROM item", PQTX_NO_ARGS, NULL),
-                                 PQTX_OK);
-                end_tx(txs[i]);
-            }
-        }
-        sql(other, round == 0 ? "ALTER TABLE item ADD COLUMN more int"
-                              : "ALTER TABLE item ALTER COLUMN more TYPE text");
+    for (int times = 0; times < 3; times++) {
+        begin_many(many, txs);
         for (int i = 0; i < MANY; i++) {
-            txs[i] = pqtx_new(many, NULL);
-            ck_assert_int_eq(pqtx_attempt(txs[i]), 1);
-        }
-        for (int i = 0; i < MANY; i++)
-            ck_assert_int_eq(pqtx_exec(txs[i], "SELECT * FROM item", PQTX_NO_ARGS, NULL),
-                             PQTX_STALE_STATEMENT);
-        for (int i = MANY - 1; i >= 0; i--) {
-            const PGresult *result;
-            ck_assert_int_eq(pqtx_attempt(txs[i]), 1);
-            ck_assert_int_eq(pqtx_exec(txs[i], "SELECT * FROM item", PQTX_NO_ARGS, &result),
-                             PQTX_OK);
-            ck_assert_int_eq(PQnfields(result), 3);
-            ck_assert_uint_eq(pqtx_attempts(txs[i]), 2);
+            ck_assert_int_eq(pqtx_exec(txs[i], text, PQTX_NO_ARGS, NULL), PQTX_OK);
             end_tx(txs[i]);
         }
     }
+    return many;
+}
+
+static void assert_second_attempt(pqtx_tx *tx, const char *text)
+{
+    const PGresult *result;
+    ck_assert_int_eq(pqtx_attempt(tx), 1);
+    ck_assert_int_eq(pqtx_exec(tx, text, PQTX_NO_ARGS, &result), PQTX_OK);
+    ck_assert_int_eq(PQnfields(result), 3);
+    ck_assert_uint_eq(pqtx_attempts(tx), 2);
+}
+
+START_TEST(eight_stale_connections_cost_each_run_one_retry)
+{
+    static const char text[] = "SELECT * FROM item";
+    pqtx_tx *txs[MANY];
+    pqtx_pool *many = open_and_prepare(text);
+    sql(other, "ALTER TABLE item ADD COLUMN more int");
+    begin_many(many, txs);
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(pqtx_exec(txs[i], text, PQTX_NO_ARGS, NULL), PQTX_STALE_STATEMENT);
+    for (int i = 0; i < MANY; i++) {
+        assert_second_attempt(txs[i], text);
+        end_tx(txs[i]);
+    }
     ck_assert_uint_eq(stats_of(many).rollbacks, 0);
+    pqtx_pool_close(many);
+}
+END_TEST
+
+/* Somebody else takes the connection that is mended, so that the next one is met with a stale plan
+ * too. */
+START_TEST(a_second_stale_connection_costs_no_second_retry)
+{
+    static const char text[] = "SELECT * FROM item";
+    pqtx_tx *holders[MANY];
+    pqtx_pool *many = open_and_prepare(text);
+    sql(other, "ALTER TABLE item ADD COLUMN more int");
+    for (int i = 0; i < MANY / 2; i++) {
+        pqtx_tx *tx = pqtx_new(many, NULL);
+        ck_assert_int_eq(pqtx_attempt(tx), 1);
+        ck_assert_int_eq(pqtx_exec(tx, text, PQTX_NO_ARGS, NULL), PQTX_STALE_STATEMENT);
+        ck_assert_int_eq(pqtx_commit(tx), PQTX_STALE_STATEMENT);
+        holders[2 * i] = hold_tx(many, NULL, NULL);
+        assert_second_attempt(tx, text);
+        end_tx(tx);
+        holders[2 * i + 1] = hold_tx(many, NULL, NULL);
+    }
+    for (int i = 0; i < MANY; i++)
+        end_tx(holders[i]);
     pqtx_pool_close(many);
 }
 END_TEST
@@ -623,6 +664,7 @@ static Suite *suite(void)
     tcase_add_test(tcase, other_types_make_another_prepared_statement);
     tcase_add_test(tcase, a_guarded_statement_is_prepared_with_its_guard);
     tcase_add_test(tcase, a_long_text_is_never_prepared);
+    tcase_add_test(tcase, the_limits_are_those_of_the_contract);
     tcase_add_test(tcase, the_one_that_was_not_used_for_longest_goes);
     tcase_add_test(tcase, to_prepare_and_to_forget_costs_no_round_trip);
     tcase_add_test(tcase, one_flight_may_hold_more_than_there_is_room_for);
@@ -633,6 +675,7 @@ static Suite *suite(void)
     tcase_add_test(tcase, a_changed_result_costs_one_retry_and_is_prepared_anew);
     tcase_add_test(tcase, a_changed_result_under_a_guard_costs_one_retry);
     tcase_add_test(tcase, eight_stale_connections_cost_each_run_one_retry);
+    tcase_add_test(tcase, a_second_stale_connection_costs_no_second_retry);
     tcase_add_test(tcase, a_parse_that_was_passed_over_is_sent_again);
     tcase_add_test(tcase, a_statement_that_fails_at_its_first_run_is_prepared_all_the_same);
     tcase_add_test(tcase, a_parse_that_failed_is_tried_again);
