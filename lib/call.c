@@ -12,7 +12,7 @@
 bool pqtx__call_can_wait(const struct pqtx__request *r)
 {
     if (r->rule.count != PQTX__COUNT_ANY)
-        return pqtx__guard_fits(r->sql, r->kind);
+        return pqtx__guard_fits(r->kind);
     return !r->counts || pqtx__kind_is_plain(r->kind);
 }
 

@@ -12,7 +12,7 @@
 #define MARK "pqtx_guard:"
 
 /* Where the statement begins and ends, without the semicolons around it, and whether rows come
- * back. */
+ * back.  Of two statements both are taken, so that the server refuses them as it does elsewhere. */
 struct shape {
     const char *begin, *end;
     bool returns;
@@ -20,14 +20,15 @@ struct shape {
 
 static struct shape shape_of(const char *sql, enum pqtx__kind kind)
 {
-    const char *begin = sql + strspn(sql, " \t\n\r\f\v;");
-    return (struct shape){begin, pqtx__statement_end(begin),
-                          kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
+    const char *begin = pqtx__statement_begin(sql), *end = pqtx__statement_end(begin);
+    if (!pqtx__statement_is_alone(end))
+        end += strlen(end);
+    return (struct shape){begin, end, kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
 }
 
-bool pqtx__guard_fits(const char *sql, enum pqtx__kind kind)
+bool pqtx__guard_fits(enum pqtx__kind kind)
 {
-    return (kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE) && pqtx__statement_is_alone(sql);
+    return kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE;
 }
 
 /* Where the text is written, and its length even beyond the room. */

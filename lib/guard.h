@@ -16,8 +16,8 @@ struct pqtx__rule {
     int64_t rows;
 };
 
-/* Whether a statement, of this kind, can carry a guard. */
-bool pqtx__guard_fits(const char *sql, enum pqtx__kind kind);
+/* Whether a statement of this kind can carry a guard. */
+bool pqtx__guard_fits(enum pqtx__kind kind);
 
 /* The statement with its guard, as text of at most `size` bytes; returns the length it would have
  * without the limit.  *shift is how far the guard moved it, to mend error positions. */

@@ -24,11 +24,11 @@ const char *pqtx__statement_fault(const char *sql, enum pqtx__kind kind);
 /* Whether an INSERT, UPDATE or DELETE has a RETURNING clause. */
 int pqtx__statement_returns(const char *sql);
 
-/* Whether nothing but blanks and comments follows its semicolon, if it has one. */
-int pqtx__statement_is_alone(const char *sql);
-
-/* Where it ends: at its semicolon, or with the text. */
+/* Where it begins, behind empty statements, and where it ends: at its semicolon, or with the text;
+ * and whether nothing follows the end. */
+const char *pqtx__statement_begin(const char *sql);
 const char *pqtx__statement_end(const char *sql);
+int pqtx__statement_is_alone(const char *end);
 
 /* Whether it takes a snapshot, so that a question behind it cannot move that; by its first word,
  * and false where that is not certain. */

@@ -31,7 +31,8 @@ static struct pqtx__command *try_add(const char *sql, struct pqtx__rule rule, in
 {
     status = PQTX_OK;
     why = NULL;
-    return pqtx__batch_add(&batch, &store, sql, rule, count, values, &status, &why);
+    return pqtx__batch_add(&batch, &store, sql, pqtx__statement_kind(sql), rule, count, values,
+                           &status, &why);
 }
 
 static struct pqtx__command *add(const char *sql, int count, const pqtx_value *values)

@@ -293,6 +293,8 @@ START_TEST(a_statement_ends_at_its_own_semicolon)
         {"SELECT ''';'; ", "SELECT ''';'"},
         {"SELECT '\\';'", "SELECT '\\'"},
         {"SELECT E'\\';'; ", "SELECT E'\\';'"},
+        {"SELECT E'''\\';'; '", "SELECT E'''\\';'"},
+        {"SELECT \"\"\";\";", "SELECT \"\"\";\""},
         {"SELECT e'\\\\'; '", "SELECT e'\\\\'"},
         {"SELECT \";\";", "SELECT \";\""},
         {"SELECT \"'\";'", "SELECT \"'\""},
