@@ -283,6 +283,15 @@ PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i)
     return result;
 }
 
+/* The server names the statement, in whatever language; where it is one of the caller's own, ours
+ * are still there.  A pooler may say it in its own words. */
+static bool is_about(const PGresult *error, const char *name)
+{
+    const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+    return !PQresultErrorField(error, PG_DIAG_SOURCE_FUNCTION) ||
+           (message && strstr(message, name));
+}
+
 /* What an error tells about the statement that was thought to be prepared.  A plan that cannot
  * change its columns is 0A000, and the statement is still there. */
 static bool is_stale(struct pqtx__wire *wire, const struct pqtx__reply *reply)
@@ -290,7 +299,8 @@ static bool is_stale(struct pqtx__wire *wire, const struct pqtx__reply *reply)
     const char *code = PQresultErrorField(reply->result, PG_DIAG_SQLSTATE);
     if (code && strcmp(code, "0A000") == 0)
         pqtx__cache_doom(wire->cache, reply->statement);
-    return code && (strcmp(code, "26000") == 0 || strcmp(code, "42P05") == 0);
+    return code && (strcmp(code, "26000") == 0 || strcmp(code, "42P05") == 0) &&
+           is_about(reply->result, reply->statement->name);
 }
 
 /* Notes what became of its statement; true if the session does not have ours any more. */

@@ -637,6 +637,12 @@ START_TEST(an_unknown_statement_of_the_callers_own_is_an_error)
     for (int i = 0; i < 3; i++)
         assert_body((struct body){.texts = {"EXECUTE nobody"}}, PQTX_STALE_STATEMENT, 2);
     run_times("SELECT 'ours'", 3);
+    ck_assert_int_eq(count_of("SELECT ''ours''"), 1); /* it was not forgotten */
+    run("PREPARE twice AS SELECT 1");
+    for (int i = 0; i < 3; i++)
+        assert_body((struct body){.texts = {"PREPARE twice AS SELECT 1"}}, PQTX_STALE_STATEMENT, 2);
+    run_times("SELECT 'ours'", 3);
+    ck_assert_int_eq(count_of("SELECT ''ours''"), 1);
 }
 END_TEST
 
