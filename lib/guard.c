@@ -111,7 +111,7 @@ bool pqtx__guard_read(const PGresult *error, int64_t *code)
     const char *function = PQresultErrorField(error, PG_DIAG_SOURCE_FUNCTION);
     const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
     if (!sqlstate || !function || !message || strcmp(sqlstate, "22P02") != 0 ||
-        strcmp(function, "pg_lsn_in") != 0)
+        strncmp(function, "pg_lsn_in", 9) != 0) /* from PostgreSQL 19 on pg_lsn_in_safe */
         return false;
     const char *mark = strstr(message, MARK);
     if (mark)

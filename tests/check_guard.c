@@ -356,6 +356,14 @@ START_TEST(a_guard_tells_its_number_in_any_language)
 }
 END_TEST
 
+START_TEST(newer_servers_raise_it_in_another_function)
+{
+    int64_t code = 42;
+    ck_assert(read_error("22P02", "pg_lsn_in_safe", LSN("pqtx_guard:2"), &code));
+    ck_assert_int_eq(code, 2);
+}
+END_TEST
+
 START_TEST(no_other_error_is_taken_for_a_guards)
 {
     static const struct {
@@ -415,6 +423,7 @@ int main(void)
 
     tcase = tcase_create("error");
     tcase_add_test(tcase, a_guard_tells_its_number_in_any_language);
+    tcase_add_test(tcase, newer_servers_raise_it_in_another_function);
     tcase_add_test(tcase, no_other_error_is_taken_for_a_guards);
     tcase_add_test(tcase, no_answer_is_no_guards_error);
     suite_add_tcase(suite, tcase);
