@@ -362,6 +362,26 @@ START_TEST(a_session_that_lost_them_between_two_runs_costs_one_retry)
 }
 END_TEST
 
+/* BEGIN is known to the cache and not to the server, COMMIT to neither: it is answered, outside a
+ * transaction, with its tag. */
+START_TEST(a_begin_that_was_lost_is_no_commit)
+{
+    struct body body = {.texts = {"SELECT 1 / 0"}};
+    pqtx_options options = PQTX_OPTIONS;
+    pqtx_error error = PQTX_ERROR;
+    sql(other, "CREATE FUNCTION lose() RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
+               " EXECUTE 'DEALLOCATE ALL'; RETURN 1; END $$");
+    options.isolation = PQTX_ISO_SERIALIZABLE;
+    for (int i = 0; i < 3; i++)
+        assert_status(pqtx_run(pool, &options, run_texts, &body, &error), PQTX_BAD_DATA, &error);
+    run_with("SELECT lose()", PQTX_NO_ARGS, 1);
+    body = (struct body){.texts = {"UPDATE item SET v = 7 WHERE id = 1"}, .pipelined = true};
+    assert_status(pqtx_run(pool, &options, run_texts, &body, &error), PQTX_OK, &error);
+    ck_assert_uint_eq(body.attempts, 2);
+    ck_assert_int_eq(ask_int(other, "SELECT v FROM item WHERE id = 1"), 7);
+}
+END_TEST
+
 /* Behind the cache's back; it says nothing if another attempt has done it already. */
 static void lose_an_old_one(void)
 {
@@ -677,6 +697,7 @@ static Suite *suite(void)
     tcase_add_test(tcase, items_that_fly_together_are_prepared_too);
     tcase_add_test(tcase, statements_that_were_deallocated_cost_one_retry_and_no_error);
     tcase_add_test(tcase, a_session_that_lost_them_between_two_runs_costs_one_retry);
+    tcase_add_test(tcase, a_begin_that_was_lost_is_no_commit);
     tcase_add_test(tcase, one_that_is_gone_can_be_evicted);
     tcase_add_test(tcase, a_changed_result_costs_one_retry_and_is_prepared_anew);
     tcase_add_test(tcase, a_changed_result_under_a_guard_costs_one_retry);
