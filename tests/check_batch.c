@@ -118,7 +118,8 @@ START_TEST(a_rule_makes_a_guard)
     struct pqtx__command *bare = try_add("  UPDATE t SET a = 1;", one, PQTX_NO_ARGS);
     char expected[1024];
     int32_t shift;
-    pqtx__guard_write(expected, sizeof expected, "  UPDATE t SET a = 1;", one, &shift);
+    pqtx__guard_write(expected, sizeof expected, "  UPDATE t SET a = 1;", PQTX__KIND_WRITE, one,
+                      &shift);
     ck_assert_ptr_nonnull(bare);
     ck_assert_str_eq(bare->sql, expected);
     ck_assert_int_eq(bare->shift, shift);
@@ -212,13 +213,37 @@ START_TEST(a_longer_text_fits_as_well)
 }
 END_TEST
 
+static struct pqtx__command *add_guarded(const char *sql, struct pqtx__rule rule)
+{
+    struct pqtx__command *command = try_add(sql, rule, PQTX_NO_ARGS);
+    ck_assert_ptr_nonnull(command);
+    return command;
+}
+
+/* Its guard is not written anew, whatever came in between. */
+START_TEST(the_same_statement_finds_its_command_again)
+{
+    static const struct pqtx__rule two = {PQTX__COUNT_EXACT, 2};
+    const struct pqtx__command *update = add_guarded("UPDATE t SET a = 1", one);
+    const struct pqtx__command *remove = add_guarded("DELETE FROM t", one);
+    pqtx__batch_clear(&batch, &store);
+    const char *sql = update->sql;
+    ck_assert_ptr_eq(add_guarded("DELETE FROM t", one), remove);
+    ck_assert_ptr_eq(add_guarded("UPDATE t SET a = 1", one), update);
+    ck_assert_ptr_eq(update->sql, sql);
+    pqtx__batch_clear(&batch, &store);
+    const struct pqtx__command *other = add_guarded("UPDATE t SET a = 1", two);
+    ck_assert_ptr_nonnull(strstr(other->sql, "2 THEN"));
+}
+END_TEST
+
 START_TEST(large_texts_are_not_kept)
 {
-    char *text = long_text(4096);
+    char *text = long_text(8192);
     add(text, PQTX_NO_ARGS);
     pqtx__batch_clear(&batch, &store);
     ck_assert_uint_eq(store.count, 0);
-    text[4095] = '\0';
+    text[8191] = '\0';
     add(text, PQTX_NO_ARGS);
     pqtx__batch_clear(&batch, &store);
     ck_assert_uint_eq(store.count, 1);
@@ -321,6 +346,7 @@ int main(void)
     tcase_add_test(tcase, a_second_flight_needs_no_memory);
     tcase_add_test(tcase, nothing_of_an_earlier_statement_is_left);
     tcase_add_test(tcase, a_longer_text_fits_as_well);
+    tcase_add_test(tcase, the_same_statement_finds_its_command_again);
     tcase_add_test(tcase, large_texts_are_not_kept);
     tcase_add_test(tcase, no_more_than_64_are_kept);
     tcase_add_test(tcase, wrong_values_are_refused_and_leave_the_rest_alone);

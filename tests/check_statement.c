@@ -262,7 +262,7 @@ START_TEST(plain_statements_are_those_that_need_no_transaction_block)
     enum pqtx__kind kind = kinds[_i].kind;
     int plain = kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE || kind == PQTX__KIND_PLAIN;
     int reads = plain || kind == PQTX__KIND_CALL;
-    ck_assert_msg(!pqtx__statement_is_plain(kinds[_i].sql) == !plain, "%s", kinds[_i].sql);
+    ck_assert_msg(!pqtx__kind_is_plain(kind) == !plain, "%s", kinds[_i].sql);
     ck_assert_msg(!pqtx__statement_reads(kinds[_i].sql) == !reads, "%s", kinds[_i].sql);
 }
 END_TEST
@@ -385,7 +385,7 @@ static const char *fault_of(const char *sql)
     pqtx__statement_returns(copy);
     until_end(copy);
     free(copy);
-    return fault;
+    return why;
 }
 
 static void append(char *sql, size_t size, const char *text)
