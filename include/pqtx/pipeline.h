@@ -20,7 +20,8 @@
  * How many rows a call must have is checked before COMMIT, and where that is in the same flight, by
  * the server: there pqtx_update_one() and its like become a WITH query that fails if the count is
  * wrong, so that nothing is committed, and the failure comes back as the status of that call, with
- * its number in pqtx_error.call.
+ * its number in pqtx_error.call.  PostgreSQL refuses such a query (0A000, PQTX_BAD_STATEMENT) where
+ * the table has rules; without an expectation the statement is sent as it is.
  *
  * What needs an answer lands what is queued, in the same round trip as itself: pqtx_try_lock(), and
  * a statement with an expectation that no WITH query can hold (one that begins with WITH itself,
@@ -29,7 +30,7 @@
  *
  * The whole last flight is "committing": if its answer is lost, the outcome is in doubt, unless the
  * server had already said that a statement failed.  Of the ways to resolve that, only
- * PQTX_DOUBT_TOKEN works: an xid would be in the answer that was lost.
+ * PQTX_DOUBT_TOKEN works, and a READ ONLY access: an xid would be in the answer that was lost.
  *
  * A flight that is also the first of its transaction goes without BEGIN and COMMIT where isolation
  * and access are the session's own, on a pool's connection to the server itself: the server takes
