@@ -46,7 +46,7 @@ struct cut {
     size_t one_in, done;
     struct counter {
         struct cut_count whole;
-        size_t messages, bytes; /* of the flight that has not ended */
+        size_t bytes; /* of the flight that has not ended */
     } counter[2];
     struct line lines[LINES_MAX];
 };
@@ -110,14 +110,14 @@ static bool is_due(struct cut *cut, enum cut_from from, enum cut_where where, si
 
 static void end_message(struct counter *counter, bool ends_flight)
 {
-    counter->whole.messages++;
-    counter->messages++;
+    struct cut_count *whole = &counter->whole;
+    whole->messages++;
     if (!ends_flight)
         return;
-    counter->whole.flights++;
-    counter->whole.last_messages = counter->messages;
-    counter->whole.last_bytes = counter->bytes;
-    counter->messages = counter->bytes = 0;
+    if (whole->flights < CUT_FLIGHTS_MAX)
+        whole->bytes[whole->flights] = counter->bytes;
+    whole->flights++;
+    counter->bytes = 0;
 }
 
 /* How many of the bytes may pass before the point, if it is among them. */
