@@ -86,7 +86,8 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
         return tx->local_only ? PQTX_OK : doubt(tx, error);
     if (tx->local_only) /* and still it answers something else: who is to be believed? */
         return doubt(tx, error);
-    if (strcmp(tag, "ROLLBACK") == 0) {
+    bool rolled_back = strcmp(tag, "ROLLBACK") == 0;
+    if (rolled_back && !error) {
         pqtx__fail(tx, PQTX_SWALLOWED,
                    "COMMIT was answered with ROLLBACK: a statement had failed unseen");
         tx->error.phase = PQTX_PHASE_COMMIT;
@@ -96,7 +97,7 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
         return doubt(tx, NULL);
     pqtx__fly_heed(tx, at, PQTX_PHASE_COMMIT, plan->sent_us);
     pqtx__proof_explain(&tx->proof, &tx->error);
-    if (!proves_rollback(&tx->error))
+    if (!rolled_back && !proves_rollback(&tx->error))
         return doubt(tx, error);
     return tx->mark = tx->error.status;
 }

@@ -276,6 +276,17 @@ size_t pqtx__wire_error(const struct pqtx__wire *wire, size_t begin, size_t end)
     return i;
 }
 
+size_t pqtx__wire_last_word(const struct pqtx__wire *wire)
+{
+    for (size_t i = 0; i < wire->count; i++) {
+        const PGresult *result = wire->replies[i].result;
+        if (result && is_error(result) && ends_session(result) &&
+            PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION))
+            return i;
+    }
+    return wire->count;
+}
+
 PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i)
 {
     PGresult *result = wire->replies[i].result;

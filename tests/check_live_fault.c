@@ -385,8 +385,7 @@ static void judge_singles(unsigned long n, const struct single singles[SINGLES],
 START_TEST(any_allocation_of_single_statements_may_fail)
 {
     enum fault fault = FAULT_OURS;
-    /* The first one of pqtx_run_each() is for the items: without it there is nobody to judge. */
-    for (unsigned long n = 1 + (unsigned long)_i; fault != FAULT_NONE; n++) {
+    for (unsigned long n = 1; fault != FAULT_NONE; n++) {
         struct test_clock clock;
         struct single singles[SINGLES];
         pqtx_options options = PQTX_OPTIONS;
