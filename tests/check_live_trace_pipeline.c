@@ -5,6 +5,7 @@
 
 #include "lend.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -389,6 +390,392 @@ START_TEST(what_was_not_used_for_longest_is_deallocated_in_front_of_the_sync)
 }
 END_TEST
 
+/* ---- Round trips, whatever the form */
+
+enum { WITHOUT_BEGIN, WITH_BEGIN, WAYS };
+
+static pqtx_tx *begin(int way)
+{
+    if (way == WITH_BEGIN)
+        options.isolation = PQTX_ISO_READ_COMMITTED;
+    pqtx_tx *tx = pqtx_new(pool, &options);
+    ck_assert_int_eq(pqtx_attempt(tx), 1);
+    return tx;
+}
+
+static void end(pqtx_tx *tx, pqtx_status expected, int trips)
+{
+    ck_assert_int_eq(pqtx_commit(tx), expected);
+    ck_assert_int_eq(pqtx_attempt(tx), 0);
+    pqtx_free(tx);
+    ck_assert_int_eq(trace_trips(), trips);
+}
+
+START_TEST(a_transfer_is_one_round_trip)
+{
+    pqtx_tx *tx = begin(_i);
+    for (int64_t sign = -1; sign <= 1; sign += 2)
+        pqtx_update_one(tx, "UPDATE account SET value = value + $2 WHERE id = $1",
+                        PQTX_ARGS(PQTX_INT(1), PQTX_INT(sign)));
+    ck_assert_int_eq(trace_trips(), 0);
+    end(tx, PQTX_OK, 1);
+    ck_assert_int_eq(trace_syncs(), _i == WITH_BEGIN ? 2 : 1);
+}
+END_TEST
+
+START_TEST(to_read_decide_and_write_is_two_round_trips)
+{
+    const PGresult *row;
+    int64_t value;
+    pqtx_tx *tx = begin(_i);
+    pqtx_exec_one(tx, "SELECT value FROM account WHERE id = 1 FOR NO KEY UPDATE", PQTX_NO_ARGS,
+                  &row);
+    ck_assert_int_eq(pqtx_flush(tx), PQTX_OK);
+    ck_assert_int_eq(pqtx_get_int(row, 0, 0, &value), PQTX_OK);
+    ck_assert_int_eq(trace_trips(), 1);
+    pqtx_update_one(tx, "UPDATE account SET value = $1 WHERE id = 1",
+                    PQTX_ARGS(PQTX_INT(value + 1)));
+    ck_assert_int_eq(trace_trips(), 1);
+    end(tx, PQTX_OK, 2);
+}
+END_TEST
+
+START_TEST(a_body_that_waits_first_and_queues_then_is_two_round_trips)
+{
+    options.flags = 0;
+    pqtx_tx *tx = begin(_i);
+    ck_assert_int_eq(add_one(tx), PQTX_OK);
+    ck_assert_int_eq(trace_trips(), 1);
+    pqtx_pipeline(tx);
+    add_one(tx);
+    add_one(tx);
+    end(tx, PQTX_OK, 2);
+    ck_assert_int_eq(ask_int(other, "SELECT value FROM account"), 3);
+}
+END_TEST
+
+static void queue_change(pqtx_tx *tx, const char *key)
+{
+    pqtx_change change = PQTX_CHANGE;
+    change.table = "account";
+    change.key = key;
+    change.condition = "value >= 0";
+    change.set = "value = value + 1";
+    pqtx_update_if(tx, &change, PQTX_NO_ARGS, NULL);
+}
+
+START_TEST(a_miss_is_one_round_trip)
+{
+    static const char *const misses[] = {"UPDATE account SET value = 0 WHERE id = 9",
+                                         "INSERT INTO account VALUES (7, 0), (8, 0)"};
+    for (int i = 0; i < 2; i++) {
+        trace_cut();
+        pqtx_tx *tx = begin(_i);
+        mark(tx);
+        pqtx_update_one(tx, misses[i], PQTX_NO_ARGS);
+        end(tx, i == 0 ? PQTX_NO_MATCH : PQTX_TOO_MANY, 1);
+    }
+    trace_cut();
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    queue_change(tx, "id = 9");
+    end(tx, PQTX_NOT_FOUND, 1);
+    ck_assert_int_eq(ask_int(other, "SELECT count(*) FROM mark"), 0);
+}
+END_TEST
+
+START_TEST(changes_and_locks_are_one_round_trip)
+{
+    static const int64_t keys[] = {735117003, 735117002};
+    pqtx_tx *tx = begin(_i);
+    pqtx_lock(tx, 735117001);
+    pqtx_lock_many(tx, keys, 2);
+    queue_change(tx, "id = 1");
+    queue_change(tx, "id = 1");
+    end(tx, PQTX_OK, 1);
+}
+END_TEST
+
+START_TEST(a_try_lock_takes_what_is_queued_along)
+{
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    add_one(tx);
+    ck_assert_int_eq(pqtx_try_lock(tx, 735117001), PQTX_OK);
+    ck_assert_int_eq(trace_trips(), 1);
+    ck_assert_int_eq(trace_syncs(), 1);
+    end(tx, PQTX_OK, 2);
+}
+END_TEST
+
+static pqtx_status change_inside(pqtx_tx *tx, void *status)
+{
+    add_one(tx);
+    mark(tx);
+    return *(pqtx_status *)status;
+}
+
+/* Its beginning lands what was queued, its end what it has queued itself. */
+START_TEST(a_savepoint_is_one_round_trip_more)
+{
+    pqtx_status kept = PQTX_OK, undone = PQTX_STOPPED;
+    pqtx_tx *tx = begin(_i);
+    ck_assert_int_eq(pqtx_savepoint(tx, change_inside, &undone), PQTX_STOPPED);
+    ck_assert_int_eq(trace_trips(), 0);
+    mark(tx);
+    ck_assert_int_eq(pqtx_savepoint(tx, change_inside, &kept), PQTX_OK);
+    ck_assert_int_eq(trace_trips(), 2);
+    mark(tx);
+    end(tx, PQTX_OK, 3);
+    ck_assert_int_eq(ask_int(other, "SELECT count(*) FROM mark"), 3);
+}
+END_TEST
+
+START_TEST(an_event_is_claimed_in_a_round_trip_of_its_own)
+{
+    options.event_id = "event";
+    end(begin(_i), PQTX_OK, 2);
+    trace_cut();
+    pqtx_tx *tx = pqtx_new(pool, &options);
+    ck_assert_int_eq(pqtx_attempt(tx), 0);
+    ck_assert_int_eq(pqtx_result(tx), PQTX_DONE_BEFORE);
+    pqtx_free(tx);
+    ck_assert_int_eq(trace_trips(), 2);
+    options.event_id = "another";
+    trace_cut();
+    tx = begin(_i);
+    mark(tx);
+    add_one(tx);
+    end(tx, PQTX_OK, 2);
+}
+END_TEST
+
+/* ---- What is not to be committed is not even sent */
+
+START_TEST(a_body_that_gives_up_sends_nothing)
+{
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    add_one(tx);
+    ck_assert_int_eq(pqtx_fail(tx, PQTX_STOPPED), PQTX_STOPPED);
+    end(tx, PQTX_STOPPED, 0);
+    assert_wire("");
+}
+END_TEST
+
+static pqtx_status queue_and_say_no(pqtx_tx *tx, void *arg)
+{
+    (void)arg;
+    mark(tx);
+    add_one(tx);
+    return (pqtx_status)(PQTX_USER + 1);
+}
+
+START_TEST(a_body_that_says_no_sends_nothing)
+{
+    if (_i == WITH_BEGIN)
+        options.isolation = PQTX_ISO_READ_COMMITTED;
+    ck_assert_int_eq(pqtx_run(pool, &options, queue_and_say_no, NULL, NULL), PQTX_USER + 1);
+    assert_wire("");
+}
+END_TEST
+
+START_TEST(what_is_freed_while_it_is_queued_is_not_sent)
+{
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    add_one(tx);
+    pqtx_free(tx);
+    assert_wire("");
+    ck_assert_int_eq(ask_int(other, "SELECT value FROM account"), 0);
+}
+END_TEST
+
+START_TEST(what_is_queued_and_left_without_a_commit_is_not_sent)
+{
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    add_one(tx);
+    ck_assert_int_eq(pqtx_attempt(tx), 0);
+    ck_assert_int_eq(pqtx_result(tx), PQTX_MISUSE);
+    ck_assert_int_eq(pqtx_answer(tx, 0, NULL, NULL), PQTX_MISUSE);
+    pqtx_free(tx);
+    assert_wire("");
+}
+END_TEST
+
+START_TEST(a_wrong_call_among_good_ones_keeps_all_of_them_back)
+{
+    pqtx_tx *tx = begin(_i);
+    mark(tx);
+    ck_assert_int_eq(pqtx_exec(tx, "COMMIT", PQTX_NO_ARGS, NULL), PQTX_MISUSE);
+    ck_assert_int_eq(add_one(tx), PQTX_MISUSE);
+    end(tx, PQTX_MISUSE, 0);
+    assert_wire("");
+}
+END_TEST
+
+START_TEST(an_attempt_in_which_nothing_was_queued_sends_nothing)
+{
+    pqtx_tx *tx = begin(_i);
+    ck_assert_int_eq(pqtx_flush(tx), PQTX_OK);
+    end(tx, PQTX_OK, 0);
+    assert_wire("");
+}
+END_TEST
+
+/* ---- One flight for each attempt.  The rival makes room when the first one has failed. */
+
+static void make_room(const pqtx_event *event, void *arg)
+{
+    if (event->type == PQTX_EVENT_FAILED && event->attempt == 1)
+        sql(other, arg);
+}
+
+static void assert_two_flights(int way, pqtx_status lost)
+{
+    pqtx_evidence evidence = PQTX_EVIDENCE;
+    options.evidence = &evidence;
+    trace_cut();
+    pqtx_tx *tx = pqtx_new(pool, &options);
+    while (pqtx_attempt(tx)) {
+        mark(tx);
+        pqtx_update_one(tx, "UPDATE account SET value = value + 1 WHERE id = 1", PQTX_NO_ARGS);
+        pqtx_update_one(tx, "UPDATE account SET value = value + 1 WHERE id = 2", PQTX_NO_ARGS);
+        pqtx_commit(tx);
+    }
+    ck_assert_int_eq(pqtx_result(tx), PQTX_OK);
+    ck_assert_uint_eq(pqtx_attempts(tx), 2);
+    pqtx_free(tx);
+    ck_assert_uint_eq(evidence.count, 1);
+    ck_assert_int_eq(evidence.records[0].status, lost);
+    ck_assert_int_eq(trace_trips(), 2);
+    ck_assert_int_eq(trace_syncs(), way == WITH_BEGIN ? 4 : 2);
+    ck_assert_ptr_null(strstr(trace_wire(), "> ROLLBACK"));
+    ck_assert_int_eq(ask_int(other, "SELECT count(*) FROM mark"), 1);
+}
+
+static void set_way(int way)
+{
+    sql(other, "INSERT INTO account VALUES (2, 0)");
+    if (way == WITH_BEGIN)
+        options.isolation = PQTX_ISO_READ_COMMITTED;
+    options.observer = make_room;
+}
+
+START_TEST(a_lock_that_is_held_costs_one_flight)
+{
+    set_way(_i);
+    options.lock_timeout_ms = 10;
+    options.observer_arg = (char[]){"COMMIT"};
+    sql(other, "BEGIN; UPDATE account SET value = 0 WHERE id = 2");
+    assert_two_flights(_i, PQTX_BUSY);
+}
+END_TEST
+
+START_TEST(a_transaction_that_could_not_be_serialized_costs_one_flight)
+{
+    set_way(_i);
+    options.observer_arg = (char[]){"DROP TRIGGER lose ON account"};
+    sql(other, "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS"
+               " 'BEGIN RAISE USING ERRCODE = ''40001''; END';"
+               "CREATE TRIGGER lose BEFORE UPDATE ON account EXECUTE FUNCTION lose()");
+    assert_two_flights(_i, PQTX_SERIALIZATION);
+}
+END_TEST
+
+/* ---- The same against a rival who is on the way.  Between its two rows a flight passes a gate. */
+
+#define GATE "735117900"
+
+struct racer {
+    pqtx_status status;
+    uint32_t attempts;
+    pqtx_evidence evidence;
+    pthread_t thread;
+};
+
+static void *race(void *arg)
+{
+    struct racer *racer = arg;
+    racer->evidence = (pqtx_evidence)PQTX_EVIDENCE;
+    options.evidence = &racer->evidence;
+    pqtx_tx *tx = pqtx_new(pool, &options);
+    while (pqtx_attempt(tx)) {
+        mark(tx);
+        pqtx_update_one(tx, "UPDATE account SET value = value + 1 WHERE id = 1", PQTX_NO_ARGS);
+        pqtx_exec(tx, "SELECT pg_advisory_xact_lock_shared(" GATE ")", PQTX_NO_ARGS, NULL);
+        pqtx_update_one(tx, "UPDATE account SET value = value + 1 WHERE id = 2", PQTX_NO_ARGS);
+        pqtx_commit(tx);
+    }
+    racer->status = pqtx_result(tx);
+    racer->attempts = pqtx_attempts(tx);
+    pqtx_free(tx);
+    return NULL;
+}
+
+static int traced_backend(void)
+{
+    struct pqtx__wire *wire;
+    ck_assert_int_eq(pqtx__pool_acquire(pool, 1000000, &wire, NULL), PQTX_OK);
+    int pid = PQbackendPID(wire->conn);
+    pqtx__pool_release(pool, wire);
+    return pid;
+}
+
+static void assert_raced(struct racer *racer, pqtx_status lost, int syncs)
+{
+    pthread_join(racer->thread, NULL);
+    assert_status(racer->status, PQTX_OK, NULL);
+    ck_assert_uint_eq(racer->attempts, 2);
+    ck_assert_int_eq(racer->evidence.records[0].status, lost);
+    ck_assert_int_eq(trace_trips(), 2);
+    ck_assert_int_eq(trace_syncs(), syncs);
+    ck_assert_int_eq(ask_int(other, "SELECT count(*) FROM mark"), 1);
+    ck_assert_int_eq(ask_int(other, "SELECT sum(value) FROM account"), 12);
+}
+
+START_TEST(a_row_that_was_changed_meanwhile_costs_one_flight)
+{
+    struct racer racer;
+    PGconn *monitor = open_session();
+    sql(other, "INSERT INTO account VALUES (2, 0)");
+    options.isolation = (pqtx_isolation)_i;
+    int pid = traced_backend();
+    trace_cut();
+    sql(other, "BEGIN; UPDATE account SET value = 10 WHERE id = 2");
+    pthread_create(&racer.thread, NULL, race, &racer);
+    wait_until_blocked(monitor, pid);
+    sql(other, "COMMIT");
+    assert_raced(&racer, PQTX_SERIALIZATION, 4);
+    PQfinish(monitor);
+}
+END_TEST
+
+/* The rival waits already and never looks for a deadlock, so it is ours that finds it and loses. */
+START_TEST(a_deadlock_costs_one_flight)
+{
+    struct racer racer;
+    PGconn *monitor = open_session(), *holder = open_session();
+    sql(other, "INSERT INTO account VALUES (2, 0); SET deadlock_timeout = '1h'");
+    if (_i == WITH_BEGIN)
+        options.isolation = PQTX_ISO_READ_COMMITTED;
+    int pid = traced_backend();
+    trace_cut();
+    sql(holder, "SELECT pg_advisory_lock(" GATE ")");
+    sql(other, "BEGIN; UPDATE account SET value = 10 WHERE id = 2");
+    pthread_create(&racer.thread, NULL, race, &racer);
+    wait_until_blocked(monitor, pid);
+    start_sql(other, "UPDATE account SET value = value WHERE id = 1; COMMIT");
+    wait_until_blocked(monitor, PQbackendPID(other));
+    sql(holder, "SELECT pg_advisory_unlock(" GATE ")");
+    ck_assert_str_eq(finish_sql(other), "");
+    assert_raced(&racer, PQTX_DEADLOCK, _i == WITH_BEGIN ? 4 : 2);
+    PQfinish(monitor);
+    PQfinish(holder);
+}
+END_TEST
+
 /* ---- Single statements */
 
 static pqtx_status run_one(const char *statement, int64_t expected)
@@ -469,6 +856,26 @@ static Suite *suite(void)
     tcase_add_test(tests, on_the_callers_connection_nothing_is_prepared);
     tcase_add_test(tests, a_pool_may_prepare_nothing);
     tcase_add_test(tests, what_was_not_used_for_longest_is_deallocated_in_front_of_the_sync);
+    tcase_add_loop_test(tests, a_transfer_is_one_round_trip, 0, WAYS);
+    tcase_add_loop_test(tests, to_read_decide_and_write_is_two_round_trips, 0, WAYS);
+    tcase_add_loop_test(tests, a_body_that_waits_first_and_queues_then_is_two_round_trips, 0, WAYS);
+    tcase_add_loop_test(tests, a_miss_is_one_round_trip, 0, WAYS);
+    tcase_add_loop_test(tests, changes_and_locks_are_one_round_trip, 0, WAYS);
+    tcase_add_loop_test(tests, a_try_lock_takes_what_is_queued_along, 0, WAYS);
+    tcase_add_loop_test(tests, a_savepoint_is_one_round_trip_more, 0, WAYS);
+    tcase_add_loop_test(tests, an_event_is_claimed_in_a_round_trip_of_its_own, 0, WAYS);
+    tcase_add_loop_test(tests, a_body_that_gives_up_sends_nothing, 0, WAYS);
+    tcase_add_loop_test(tests, a_body_that_says_no_sends_nothing, 0, WAYS);
+    tcase_add_loop_test(tests, what_is_freed_while_it_is_queued_is_not_sent, 0, WAYS);
+    tcase_add_loop_test(tests, what_is_queued_and_left_without_a_commit_is_not_sent, 0, WAYS);
+    tcase_add_loop_test(tests, a_wrong_call_among_good_ones_keeps_all_of_them_back, 0, WAYS);
+    tcase_add_loop_test(tests, an_attempt_in_which_nothing_was_queued_sends_nothing, 0, WAYS);
+    tcase_add_loop_test(tests, a_lock_that_is_held_costs_one_flight, 0, WAYS);
+    tcase_add_loop_test(tests, a_transaction_that_could_not_be_serialized_costs_one_flight, 0,
+                        WAYS);
+    tcase_add_loop_test(tests, a_row_that_was_changed_meanwhile_costs_one_flight,
+                        PQTX_ISO_REPEATABLE_READ, PQTX_ISO_SERIALIZABLE + 1);
+    tcase_add_loop_test(tests, a_deadlock_costs_one_flight, 0, WAYS);
     tcase_add_test(tests, a_single_statement_is_one_flight);
     tcase_add_test(tests, a_count_that_the_server_cannot_check_costs_a_second_flight);
     tcase_add_test(tests, many_statements_are_one_flight_and_a_sync_for_each);

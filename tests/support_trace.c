@@ -178,10 +178,21 @@ const char *trace_wire(void)
     return reduced;
 }
 
-int trace_syncs(void)
+/* In lines of their own. */
+static int count(const char *line)
 {
     int count = 0;
-    for (const char *at = trace_wire(); (at = strstr(at, "> Sync\n")) != NULL; at++)
-        count++;
+    for (const char *at = trace_wire(); (at = strstr(at, line)) != NULL; at++)
+        count += at == reduced || at[-1] == '\n';
     return count;
+}
+
+int trace_syncs(void)
+{
+    return count("> Sync\n");
+}
+
+int trace_trips(void)
+{
+    return count("wait\n");
 }

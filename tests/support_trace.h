@@ -25,8 +25,9 @@ void trace_stop(PGconn *conn);
 const char *trace_wire(void);
 void trace_cut(void);
 
-/* How many flights were sent in it. */
+/* How many flights were sent in it; how often an answer was waited for, which is a round trip. */
 int trace_syncs(void);
+int trace_trips(void);
 
 #define assert_wire(golden) ck_assert_str_eq(trace_wire(), golden)
 
