@@ -833,6 +833,8 @@ START_TEST(many_statements_are_one_flight_and_a_sync_for_each)
                     "< SELECT 0\n"
                     "< SELECT 1\n"
                     "< I\n");
+    for (int i = 0; i < 3; i++)
+        PQclear(items[i].result);
 }
 END_TEST
 
