@@ -752,6 +752,16 @@ START_TEST(a_row_that_was_changed_meanwhile_costs_one_flight)
 }
 END_TEST
 
+/* The rival was first: the next attempt must not overtake it. */
+static void let_the_rival_go_first(const pqtx_event *event, void *monitor)
+{
+    char query[96];
+    snprintf(query, sizeof query, "SELECT cardinality(pg_blocking_pids(%d)) = 0",
+             PQbackendPID(other));
+    if (event->type == PQTX_EVENT_FAILED)
+        wait_until_true(monitor, query);
+}
+
 /* The rival waits already and never looks for a deadlock, so it is ours that finds it and loses. */
 START_TEST(a_deadlock_costs_one_flight)
 {
@@ -760,6 +770,8 @@ START_TEST(a_deadlock_costs_one_flight)
     sql(other, "INSERT INTO account VALUES (2, 0); SET deadlock_timeout = '1h'");
     if (_i == WITH_BEGIN)
         options.isolation = PQTX_ISO_READ_COMMITTED;
+    options.observer = let_the_rival_go_first;
+    options.observer_arg = monitor;
     int pid = traced_backend();
     trace_cut();
     sql(holder, "SELECT pg_advisory_lock(" GATE ")");
