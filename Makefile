@@ -236,7 +236,9 @@ check-live: $(live) $(programs) $(bench_trial)
 check-cluster: $(cluster)
 	@$(srcdir)/tests/with-cluster $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
-check-pooler: $(pooler)
+# The live ones as well, but for what they have to say of opening a connection.
+pooled := $(filter-out %/check_live_open,$(live)) $(pooler)
+check-pooler: $(pooled)
 	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
 check-tls: $(tls)

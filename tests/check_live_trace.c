@@ -9,7 +9,7 @@ static struct fake_clock fake;
 static void open_all(void)
 {
     fresh_schema("pqtx_trace");
-    own = open_session();
+    own = open_own();
     other = open_session();
     sql(other, "CREATE TABLE mark (id int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
                "CREATE TABLE account (id int PRIMARY KEY, value int NOT NULL);"

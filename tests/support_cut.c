@@ -54,7 +54,7 @@ struct cut {
 /* libpq knows how to get there; its socket is taken before a byte was sent. */
 static int connect_to_server(void)
 {
-    PGconn *conn = PQconnectStart(test_conninfo());
+    PGconn *conn = PQconnectStart(pool_conninfo());
     int fd = PQsocket(conn) < 0 ? -1 : dup(PQsocket(conn));
     PQfinish(conn);
     if (fd >= 0)
@@ -216,7 +216,7 @@ struct cut *cut_open(void)
     listen_in(cut);
     /* Of a keyword twice the last one counts; and a relay reads no TLS. */
     snprintf(cut->conninfo, sizeof cut->conninfo,
-             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", test_conninfo(),
+             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", pool_conninfo(),
              cut->directory);
     ck_assert(pipe(cut->wake) == 0);
     pthread_mutex_init(&cut->lock, NULL);

@@ -9,11 +9,11 @@
 struct cut;
 
 /* Listens on a Unix socket in a fresh directory; a thread relays to the server that
- * test_conninfo() names. */
+ * pool_conninfo() names. */
 struct cut *cut_open(void);
 void cut_close(struct cut *cut);
 
-/* test_conninfo(), led through the relay; lives as long as it. */
+/* pool_conninfo(), led through the relay; lives as long as it. */
 const char *cut_conninfo(const struct cut *cut);
 
 enum cut_from { CUT_CLIENT, CUT_SERVER };
