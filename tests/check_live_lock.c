@@ -626,7 +626,7 @@ static Suite *suite(void)
     tcase_add_test(c, the_lock_timeout_holds_from_the_next_statement_on);
     tcase_add_test(c, the_lock_timeout_is_never_longer_than_the_time_left);
     tcase_add_test(c, a_lock_timeout_out_of_range_is_misuse);
-    add_direct_test(c, without_a_lock_timeout_of_its_own_the_sessions_holds, SESSION_STATE);
+    add_direct_test(c, without_a_lock_timeout_of_its_own_the_sessions_holds, NO_OPTIONS);
     tcase_add_test(c, an_undone_savepoint_takes_its_lock_timeout_with_it);
     tcase_add_test(c, the_lock_timeout_bounds_row_locks_and_table_locks_alike);
     suite_add_tcase(s, c);
