@@ -238,7 +238,11 @@ check-cluster: $(cluster)
 
 # The live ones as well, but for what they have to say of opening a connection.
 # Nothing is prepared yet, so check_pooler_prepare waits.
-pooled := $(filter-out %/check_live_open,$(live)) $(filter-out %/check_pooler_prepare,$(pooler))
+# Left out are those that talk to the server itself anyway, or take too long twice.
+direct := open hosts notice handle guard prepare trace_pipeline flight cut cut_flight fault syscall \
+          orphan
+pooled := $(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)) \
+          $(filter-out %/check_pooler_prepare,$(pooler))
 check-pooler: $(pooled)
 	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 

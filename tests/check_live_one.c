@@ -504,7 +504,7 @@ static Suite *suite(void)
     tcase_add_test(c, every_option_holds_for_a_single_statement);
     tcase_add_test(c, a_single_statement_may_be_an_event);
     tcase_add_test(c, a_statement_that_lost_a_race_is_run_again);
-    tcase_add_loop_test(c, a_statement_ends_by_the_deadline, 0, 2);
+    add_direct_loop_test(c, a_statement_ends_by_the_deadline, 0, 2, INVENTED_PID);
     tcase_add_test(c, a_row_changed_meanwhile_is_changed_from_its_newest_value);
     tcase_add_test(c, no_more_is_taken_than_there_is);
     suite_add_tcase(s, c);

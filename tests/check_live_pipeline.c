@@ -1131,9 +1131,10 @@ static Suite *suite(void)
     tcase_add_loop_test(c, locks_are_queued_and_taken_when_they_land, 0, FORMS);
     tcase_add_loop_test(c, a_lock_would_be_older_than_the_snapshot_and_is_refused, 0, FORMS);
     tcase_add_test(c, a_lock_is_refused_at_the_sessions_level_too);
-    tcase_add_loop_test(c, what_is_read_behind_a_lock_in_the_same_flight_is_newer_than_it, 0,
-                        FORMS);
-    tcase_add_loop_test(c, a_try_lock_lands_what_is_queued_and_answers_at_once, 0, FORMS);
+    add_direct_loop_test(c, what_is_read_behind_a_lock_in_the_same_flight_is_newer_than_it, 0,
+                         FORMS, ANY_SESSION);
+    add_direct_loop_test(c, a_try_lock_lands_what_is_queued_and_answers_at_once, 0, FORMS,
+                         SESSION_STATE);
     tcase_add_loop_test(c, a_savepoint_lands_what_is_queued_before_and_inside_it, 0, FORMS);
     tcase_add_loop_test(c, what_a_savepoint_undoes_is_gone_and_the_rest_stays, 0, FORMS);
     tcase_add_loop_test(c, the_call_that_failed_in_a_savepoint_is_told_by_its_answer, 0, FORMS);
