@@ -58,9 +58,11 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := size fork status value error clock observer options backoff budget statement guard fault \
-          / prepared batch wire backend connect proof ticket / turn lend pool prometheus \
-          / resolver action attempt lead fly call commit claim report tx table pipeline savepoint / doubt retry loop handle run one each \
+floors := size fork status value error clock observer options backoff budget statement guard \
+          fault / prepared batch wire hosts backend connect proof ticket \
+          / turn lend pool prometheus \
+          / resolver action attempt lead fly call commit claim report tx table pipeline savepoint \
+          / doubt retry loop handle run one each \
           / update lock rowlock insert once resolve version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
@@ -234,7 +236,10 @@ check-live: $(live) $(programs) $(bench_trial)
 check-cluster: $(cluster)
 	@$(srcdir)/tests/with-cluster $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
-check-pooler: $(pooler)
+# The live ones as well, but for what they have to say of opening a connection.
+# Nothing is prepared yet, so check_pooler_prepare waits.
+pooled := $(filter-out %/check_live_open,$(live)) $(filter-out %/check_pooler_prepare,$(pooler))
+check-pooler: $(pooled)
 	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
 check-tls: $(tls)

@@ -1,4 +1,5 @@
-/* transfer.c: move money between two accounts at SERIALIZABLE, and never overdraw one.
+/* transfer.c: move money between two accounts at SERIALIZABLE, and never overdraw one: two round
+ * trips, one to read and one to write.
  *
  * cc transfer.c -o transfer $(pkg-config --cflags --libs pqtx libpq)
  * ./transfer [connection string] */
@@ -36,16 +37,24 @@ static pqtx_status read_number(pqtx_tx *tx, const char *sql, int count, const pq
 }
 
 /* Nothing is locked.  If what was read is not true any more, the server says so, at the latest at
- * COMMIT, and the whole body runs again: sound as long as every writer is SERIALIZABLE. */
+ * COMMIT, and the whole body runs again: sound as long as every writer is SERIALIZABLE.
+ *
+ * In pipeline mode calls are queued.  pqtx_flush() sends the two reads and waits for them; the two
+ * writes leave with COMMIT when the body has returned. */
 static pqtx_status move(pqtx_tx *tx, void *arg)
 {
     static const char get[] = "SELECT balance FROM pqtx_account WHERE id = $1";
     static const char set[] = "UPDATE pqtx_account SET balance = $2 WHERE id = $1";
     const struct transfer *t = arg;
+    const PGresult *giver, *taker;
     int64_t from, to;
-    pqtx_status status = read_number(tx, get, PQTX_ARGS(PQTX_INT(t->from)), &from);
 
-    if (status || (status = read_number(tx, get, PQTX_ARGS(PQTX_INT(t->to)), &to)))
+    pqtx_pipeline(tx);
+    pqtx_exec_one(tx, get, PQTX_ARGS(PQTX_INT(t->from)), &giver);
+    pqtx_exec_one(tx, get, PQTX_ARGS(PQTX_INT(t->to)), &taker);
+    pqtx_status status = pqtx_flush(tx);
+    if (status || (status = pqtx_get_int(giver, 0, 0, &from)) ||
+        (status = pqtx_get_int(taker, 0, 0, &to)))
         return status;
     if (from < t->amount)
         return OVERDRAFT;

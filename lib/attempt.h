@@ -74,6 +74,7 @@ struct pqtx_tx {
     PGresult **results; /* handed out in this attempt */
     size_t result_count, result_capacity;
     struct pqtx__batch batch; /* what waits to be sent */
+    bool guarded;             /* it was sent so that a wrong count of rows is an error */
     bool pipelined;           /* calls are queued */
     bool needs_block;         /* one of them is not for a transaction without BEGIN */
     bool claim_rides; /* the event's row is queued with the statement, not written beforehand */

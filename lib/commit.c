@@ -86,7 +86,8 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
         return tx->local_only ? PQTX_OK : doubt(tx, error);
     if (tx->local_only) /* and still it answers something else: who is to be believed? */
         return doubt(tx, error);
-    if (strcmp(tag, "ROLLBACK") == 0) {
+    bool rolled_back = strcmp(tag, "ROLLBACK") == 0;
+    if (rolled_back && !error) {
         pqtx__fail(tx, PQTX_SWALLOWED,
                    "COMMIT was answered with ROLLBACK: a statement had failed unseen");
         tx->error.phase = PQTX_PHASE_COMMIT;
@@ -96,7 +97,7 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
         return doubt(tx, NULL);
     pqtx__fly_heed(tx, at, PQTX_PHASE_COMMIT, plan->sent_us);
     pqtx__proof_explain(&tx->proof, &tx->error);
-    if (!proves_rollback(&tx->error))
+    if (!rolled_back && !proves_rollback(&tx->error))
         return doubt(tx, error);
     return tx->mark = tx->error.status;
 }
@@ -123,7 +124,7 @@ static bool send_explicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
     bool whole = tx->batch.count > 0;
-    if (!pqtx__lead(tx) || (whole && !pqtx__lead_client_check(tx)) || !pqtx__fly_batch(tx) ||
+    if (!pqtx__lead(tx) || (whole && !pqtx__lead_client_check(tx)) || !pqtx__fly_batch(tx, true) ||
         !pqtx__lead_lock_timeout(tx, tx->lock_timeout.wanted_ms) || /* deferred checks wait too */
         !pqtx__proof_send_token(&tx->proof, wire))
         return false;
@@ -137,7 +138,7 @@ static bool send_explicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 static bool send_implicit(pqtx_tx *tx, struct pqtx__flight_plan *plan)
 {
     struct pqtx__wire *wire = tx->wire;
-    if (!pqtx__lead_implicit(tx, plan->sent_us) || !pqtx__fly_batch(tx) ||
+    if (!pqtx__lead_implicit(tx, plan->sent_us) || !pqtx__fly_batch(tx, true) ||
         !pqtx__proof_send_token(&tx->proof, wire))
         return false;
     plan->body_end = wire->count;

@@ -1,14 +1,16 @@
 #ifndef PQTX_LIB_CONNECT_H
 #define PQTX_LIB_CONNECT_H
 
+#include "hosts.h"
 #include "wire.h"
 
-/* Makes a connection by a libpq connection string before `until`.  With `raw`, libpq's own words
- * about a failure, which may hold secrets, become the message. */
-pqtx_status pqtx__connect(const char *conninfo, bool raw, const pqtx_clock *clock, int64_t until_us,
-                          struct pqtx__wire **wire, pqtx_error *error);
+/* Makes a connection to one of the hosts before `until`, and notes which it was.  With `raw`,
+ * libpq's own words about a failure, which may hold secrets, become the message. */
+pqtx_status pqtx__connect(struct pqtx__hosts *hosts, bool raw, const pqtx_clock *clock,
+                          int64_t until_us, struct pqtx__wire **wire, pqtx_error *error);
 
-/* Makes a connection by the settings of one that is the caller's, its list of hosts included. */
+/* Makes a connection by the settings of one that is the caller's, its list of hosts included; the
+ * host of that one is tried first. */
 pqtx_status pqtx__connect_like(PGconn *conn, const pqtx_clock *clock, int64_t until_us,
                                struct pqtx__wire **wire, pqtx_error *error);
 

@@ -32,7 +32,8 @@ pqtx_outcome pqtx__doubt_settle(pqtx_tx *tx)
 {
     const struct pqtx__proof *proof = &tx->proof;
     pqtx_status status = pqtx__proof_ticket(proof, &tx->ticket);
-    if (proof->by == PQTX_DOUBT_XID && proof->xid_heard && proof->xid == 0)
+    bool reads = tx->options.access >= PQTX_ACCESS_READ_ONLY;
+    if (proof->by == PQTX_DOUBT_XID && (reads || (proof->xid_heard && proof->xid == 0)))
         return settle_without_xid(tx);
     if (status != PQTX_OK)
         return PQTX_OUTCOME_IN_DOUBT;

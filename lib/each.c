@@ -77,6 +77,16 @@ static void hear(void *arg, const PGresult *notice)
     }
 }
 
+/* The server works in order: what stands behind its last word was not reached. */
+static pqtx_status judge(struct one *one, size_t last_word)
+{
+    if (one->plan.begin <= last_word)
+        return pqtx__commit_judge(one->tx, &one->plan);
+    pqtx__fail(one->tx, PQTX_NO_CONNECTION, "the session ended before the statement was reached");
+    pqtx__batch_clear(&one->tx->batch, &one->tx->wire->store);
+    return one->tx->mark;
+}
+
 static void land(struct window *w)
 {
     struct pqtx__wire *wire = w->wire;
@@ -90,12 +100,13 @@ static void land(struct window *w)
     }
     if (wire->landed < wire->count)
         wire->lost = true;
+    size_t last_word = pqtx__wire_last_word(wire);
     for (size_t i = 0; i < w->count; i++) {
         struct one *one = &w->ones[i];
         if (!one->flown)
             continue;
         one->plan.cancelled = late;
-        one->status = pqtx__commit_judge(one->tx, &one->plan);
+        one->status = judge(one, last_word);
         pqtx__retry_leave_standby(one->tx);
     }
     pqtx__wire_clear(wire);
@@ -162,14 +173,11 @@ static bool read_item(pqtx_item *item, const pqtx_item *theirs, size_t size)
            item->expected >= PQTX_ANY_ROWS;
 }
 
-static const char *fault_of(pqtx_pool *pool, const pqtx_options *options, pqtx_item *items,
-                            size_t count)
+static const char *fault_of(pqtx_item *items, size_t count)
 {
     pqtx_item item;
-    if (!pool || !items)
-        return "the pool or the items are NULL";
-    if (options && options->event_id)
-        return "options.event_id would stand for all of the items";
+    if (!items)
+        return "the items are NULL";
     for (size_t i = 0; i < count; i++)
         if (!read_item(&item, item_at(items, i), items->size))
             return "an item has no size (start from PQTX_ITEM), or another one than the first, or "
@@ -217,17 +225,19 @@ static void collect(struct window *w, size_t before, pqtx_status *first, pqtx_er
     }
 }
 
-/* There was no memory to run these. */
-static void leave(pqtx_item *items, size_t begin, size_t end)
+/* These are not run. */
+static pqtx_status leave(pqtx_item *items, size_t begin, size_t end, pqtx_status status,
+                         const char *why, pqtx_error *error)
 {
     for (size_t i = begin; i < end; i++) {
         struct one one = {.theirs = item_at(items, i)};
         read_item(&one.item, one.theirs, items->size);
-        one.item.status = PQTX_NO_MEMORY;
+        one.item.status = status;
         one.item.outcome = PQTX_OUTCOME_ROLLED_BACK;
         one.item.result = NULL;
         write_item(&one);
     }
+    return pqtx__error_report(error, status, why);
 }
 
 static pqtx_status run_all(struct window *w, pqtx_pool *pool, const pqtx_options *options,
@@ -241,8 +251,8 @@ static pqtx_status run_all(struct window *w, pqtx_pool *pool, const pqtx_options
         collect(w, i, &first, error);
         if (prepared)
             continue;
-        leave(items, i + w->count, item_count);
-        return pqtx__error_report(error, PQTX_NO_MEMORY, "no memory for a transaction");
+        return leave(items, i + w->count, item_count, PQTX_NO_MEMORY, "no memory for a transaction",
+                     error);
     }
     return first;
 }
@@ -250,16 +260,20 @@ static pqtx_status run_all(struct window *w, pqtx_pool *pool, const pqtx_options
 pqtx_status pqtx_run_each(pqtx_pool *pool, const pqtx_options *options, pqtx_item *items,
                           size_t item_count, pqtx_error *error)
 {
-    if (!pqtx__error_is_open(error))
-        return PQTX_MISUSE;
-    if (item_count == 0)
-        return PQTX_OK;
-    const char *why = fault_of(pool, options, items, item_count);
+    const char *why = item_count > 0 ? fault_of(items, item_count) : NULL;
     if (why)
         return pqtx__error_report(error, PQTX_MISUSE, why);
+    if (!pool || !pqtx__error_is_open(error))
+        return leave(items, 0, item_count, PQTX_MISUSE,
+                     "the pool is NULL, or the error has no size", error);
+    if (options && options->event_id)
+        return leave(items, 0, item_count, PQTX_MISUSE,
+                     "options.event_id would stand for all of the items", error);
     struct window *w = malloc(sizeof *w);
     if (!w)
-        return pqtx__error_report(error, PQTX_NO_MEMORY, "no memory for the items");
+        return leave(items, 0, item_count, PQTX_NO_MEMORY, "no memory for the items", error);
+    if (error)
+        pqtx_error_init(error, error->size);
     pqtx_status status = run_all(w, pool, options, items, item_count, error);
     free(w);
     return status;

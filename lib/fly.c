@@ -16,15 +16,16 @@ pqtx_status pqtx__fly_late(pqtx_tx *tx, const char *when)
     return tx->mark;
 }
 
-bool pqtx__fly_batch(pqtx_tx *tx)
+bool pqtx__fly_batch(pqtx_tx *tx, bool guarded)
 {
     struct pqtx__wire *wire = tx->wire;
+    tx->guarded = guarded;
     bool explicitly = !tx->implicit;
     for (struct pqtx__command *c = tx->batch.first; c; c = c->next) {
         if (explicitly && !pqtx__lead_lock_timeout(tx, c->lock_timeout_ms))
             return false;
         c->reply = wire->count;
-        if (!pqtx__wire_send(wire, c->sql, &c->params))
+        if (!pqtx__wire_send(wire, guarded ? c->sql : c->text, &c->params))
             return false;
     }
     return true;
@@ -34,7 +35,7 @@ bool pqtx__fly_batch(pqtx_tx *tx)
 static bool send_flight(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count,
                         bool with_xid, size_t *lead)
 {
-    bool sent = pqtx__lead(tx) && pqtx__fly_batch(tx) &&
+    bool sent = pqtx__lead(tx) && pqtx__fly_batch(tx, false) &&
                 pqtx__lead_lock_timeout(tx, tx->lock_timeout.wanted_ms);
     *lead = tx->wire->count;
     for (size_t i = 0; sent && i < count; i++)
@@ -85,8 +86,8 @@ static const struct pqtx__command *command_of(const pqtx_tx *tx, size_t reply)
     return c;
 }
 
-/* A guard of ours has found that a queued call did not do what it had to. */
-static void heed_guard(pqtx_tx *tx, const struct pqtx__call *call, int64_t code)
+/* A queued call did not do what it had to, as a guard of ours or its count of rows tells. */
+static void heed_miss(pqtx_tx *tx, const struct pqtx__call *call, int64_t code)
 {
     const char *why = "";
     pqtx_status status = call->meaning ? call->meaning(code, &why) : PQTX_OK;
@@ -103,7 +104,7 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
     struct pqtx__call *call = command ? &tx->calls[command->call] : NULL;
     int64_t code;
     if (call && call->rule.count != PQTX__COUNT_ANY && pqtx__guard_read(result, &code)) {
-        heed_guard(tx, call, code);
+        heed_miss(tx, call, code);
         tx->error.phase = phase;
     } else {
         pqtx__error_from_result(&tx->error, result, phase);
@@ -111,7 +112,7 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
             tx->error.status = PQTX_TIMEOUT;
         tx->error.status = pqtx_status_of_constraint(&tx->error, tx->options.constraints,
                                                      tx->options.constraint_count);
-        if (command && tx->error.statement_position > command->shift)
+        if (command && tx->guarded && tx->error.statement_position > command->shift)
             tx->error.statement_position -= command->shift;
     }
     pqtx__note_error(tx);
@@ -120,6 +121,31 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
     tx->error.call = (int32_t)command->call + 1;
     call->landed = true;
     call->status = tx->error.status;
+}
+
+static bool is_met(struct pqtx__rule rule, int64_t rows)
+{
+    return rule.count == PQTX__COUNT_EXACT ? rows == rule.rows : rows <= rule.rows;
+}
+
+/* Without guards, the first call before this place of the flight that has a wrong number of rows
+ * marks the attempt. */
+static pqtx_status check_counts(pqtx_tx *tx, size_t end)
+{
+    int64_t rows;
+    for (struct pqtx__command *c = tx->batch.first; c && c->reply < end; c = c->next) {
+        struct pqtx__call *call = &tx->calls[c->call];
+        if (c->rule.count == PQTX__COUNT_ANY ||
+            pqtx_get_rows(tx->wire->replies[c->reply].result, &rows) != PQTX_OK ||
+            is_met(c->rule, rows))
+            continue;
+        heed_miss(tx, call, rows);
+        tx->error.call = (int32_t)c->call + 1;
+        call->landed = true;
+        call->status = tx->mark;
+        break;
+    }
+    return tx->mark;
 }
 
 /* The place of the first of our own commands that are not of the body. */
@@ -153,6 +179,8 @@ static pqtx_status fail_by_loss(pqtx_tx *tx)
 static pqtx_status judge(pqtx_tx *tx, enum pqtx__flight flight, size_t lead, int64_t sent_us)
 {
     size_t error = pqtx__wire_error(tx->wire, 0, tx->wire->count);
+    if (check_counts(tx, error) != PQTX_OK)
+        return tx->mark;
     if (error < tx->wire->count)
         return fail_by_result(tx, error, lead, sent_us);
     if (flight == PQTX__LOST)

@@ -10,8 +10,9 @@ pqtx_status pqtx__fly(pqtx_tx *tx, const struct pqtx__statement *statements, siz
 
 /* The parts of it, for a flight that commits as well.
  *
- * Queues the statements that wait. */
-bool pqtx__fly_batch(pqtx_tx *tx);
+ * Queues the statements that wait, with their guards or without: those are needed where COMMIT is
+ * in the same flight. */
+bool pqtx__fly_batch(pqtx_tx *tx, bool guarded);
 
 /* Waits for the flight; where the time is up, what runs is cancelled, and PQTX__FLYING says that
  * nothing more was heard. */

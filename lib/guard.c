@@ -12,7 +12,7 @@
 #define MARK "pqtx_guard:"
 
 /* Where the statement begins and ends, without the semicolons around it, and whether rows come
- * back. */
+ * back.  Of two statements both are taken, so that the server refuses them as it does elsewhere. */
 struct shape {
     const char *begin, *end;
     bool returns;
@@ -20,9 +20,10 @@ struct shape {
 
 static struct shape shape_of(const char *sql, enum pqtx__kind kind)
 {
-    const char *begin = sql + strspn(sql, " \t\n\r\f\v;");
-    return (struct shape){begin, pqtx__statement_end(begin),
-                          kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
+    const char *begin = pqtx__statement_begin(sql), *end = pqtx__statement_end(begin);
+    if (!pqtx__statement_is_alone(end))
+        end += strlen(end);
+    return (struct shape){begin, end, kind == PQTX__KIND_READ || pqtx__statement_returns(sql)};
 }
 
 bool pqtx__guard_fits(enum pqtx__kind kind)
@@ -110,7 +111,7 @@ bool pqtx__guard_read(const PGresult *error, int64_t *code)
     const char *function = PQresultErrorField(error, PG_DIAG_SOURCE_FUNCTION);
     const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
     if (!sqlstate || !function || !message || strcmp(sqlstate, "22P02") != 0 ||
-        strcmp(function, "pg_lsn_in") != 0)
+        strncmp(function, "pg_lsn_in", 9) != 0) /* from PostgreSQL 19 on pg_lsn_in_safe */
         return false;
     const char *mark = strstr(message, MARK);
     if (mark)

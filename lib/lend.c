@@ -68,7 +68,7 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
 {
     int64_t limit = pqtx__now(pool->clock) + us(pool->options.connect_timeout_ms);
     bool raw = pool->options.flags & PQTX_POOL_RAW_ERRORS;
-    pqtx_status status = pqtx__connect(pool->conninfo, raw, pool->clock,
+    pqtx_status status = pqtx__connect(&pool->hosts, raw, pool->clock,
                                        limit < until_us ? limit : until_us, wire, error);
     pthread_mutex_lock(&pool->lock);
     bool prepares = !pool->never_prepares;
@@ -79,7 +79,8 @@ static pqtx_status open_one(pqtx_pool *pool, int64_t until_us, struct pqtx__wire
         give_permission_back(pool);
     }
     pthread_mutex_unlock(&pool->lock);
-    if (status == PQTX_OK && prepares)
+    if (status == PQTX_OK && prepares &&
+        ((*wire)->backend.pid != 0 || (pool->options.flags & PQTX_POOL_PREPARE_ALWAYS)))
         (*wire)->cache = pqtx__cache_new();
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "budget.h"
 #include "fork.h"
+#include "hosts.h"
 #include "turn.h"
 #include "wire.h"
 
@@ -16,6 +17,7 @@ struct pqtx_pool {
     struct pqtx__birth birth;
     pqtx_pool_options options;
     char *conninfo;
+    struct pqtx__hosts hosts;
     const pqtx_clock *clock;
 
     pthread_mutex_t lock;

@@ -130,8 +130,11 @@ static const char *fault_of_pool(const pqtx_pool_options *o)
         return "max_count is not within 0 … 10000";
     if (o->min_count < 0 || o->min_count > (o->max_count ? o->max_count : 8))
         return "min_count is negative or larger than max_count";
-    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS | PQTX_POOL_PREPARE_NEVER))
+    if (o->flags & ~(PQTX_POOL_LAZY | PQTX_POOL_RAW_ERRORS | PQTX_POOL_PREPARE_NEVER |
+                     PQTX_POOL_PREPARE_ALWAYS))
         return "flags has a bit that this version does not know";
+    if ((o->flags & PQTX_POOL_PREPARE_NEVER) && (o->flags & PQTX_POOL_PREPARE_ALWAYS))
+        return "flags has both PQTX_POOL_PREPARE_NEVER and PQTX_POOL_PREPARE_ALWAYS";
     if (o->reserved != 0)
         return "reserved is not 0";
     if (!is_ms(o->connect_timeout_ms) || !is_ms(o->acquire_timeout_ms) ||
@@ -166,7 +169,7 @@ pqtx_status pqtx__pool_options_read(pqtx_pool_options *options, const pqtx_pool_
     default_ms(&options->connect_timeout_ms, 10000);
     default_ms(&options->idle_limit_ms, 600000);
     default_ms(&options->age_limit_ms, 3600000);
-    default_ms(&options->check_after_ms, 1000);
+    default_ms(&options->check_after_ms, 100);
     options->clock = pqtx__clock(options->clock);
     return *why ? PQTX_MISUSE : PQTX_OK;
 }

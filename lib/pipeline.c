@@ -41,6 +41,8 @@ pqtx_status pqtx_answer(const pqtx_tx *tx, uint32_t call, const PGresult **resul
     if (!tx || call >= tx->call_count)
         return PQTX_MISUSE;
     const struct pqtx__call *c = &tx->calls[call];
+    if (!c->landed && tx->outcome == PQTX_OUTCOME_COMMITTED)
+        return PQTX_NO_CONNECTION; /* the answer was lost, and that it committed was found out */
     if (!c->landed)
         return tx->mark != PQTX_OK ? tx->mark : PQTX_MISUSE;
     if (c->status != PQTX_OK)

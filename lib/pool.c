@@ -22,6 +22,7 @@ void pqtx__pool_unref(pqtx_pool *pool)
     if (!pqtx__pool_is_foreign(pool))
         pthread_mutex_destroy(&pool->lock);
     pqtx__birth_forget(&pool->birth);
+    pqtx__hosts_free(&pool->hosts);
     free(pool->conninfo);
     free(pool);
 }
@@ -94,12 +95,15 @@ static pqtx_pool *create(const pqtx_pool_options *options)
     const char *conninfo = options->conninfo ? options->conninfo : "";
     size_t size = strlen(conninfo) + 1;
     pool->conninfo = malloc(size);
-    if (!pool->conninfo || pthread_mutex_init(&pool->lock, NULL) != 0) {
+    if (pool->conninfo)
+        memcpy(pool->conninfo, conninfo, size);
+    if (!pool->conninfo || !pqtx__hosts_read(&pool->hosts, pool->conninfo) ||
+        pthread_mutex_init(&pool->lock, NULL) != 0) {
+        pqtx__hosts_free(&pool->hosts);
         free(pool->conninfo);
         free(pool);
         return NULL;
     }
-    memcpy(pool->conninfo, conninfo, size);
     pool->options = *options;
     pool->options.conninfo = pool->conninfo;
     pool->clock = options->clock;

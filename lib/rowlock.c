@@ -44,7 +44,7 @@ static const char *fault_of_select(const char *sql)
 static char *append(const char *sql, pqtx_row_lock lock, pqtx_row_wait wait)
 {
     size_t size = strlen(sql) + 64;
-    const char *end = pqtx__statement_end(sql + strspn(sql, " \t\n\r\f\v;"));
+    const char *end = pqtx__statement_end(pqtx__statement_begin(sql));
     char *text = malloc(size);
     if (text)
         snprintf(text, size, "%.*s\n%s%s%s", (int)(end - sql), sql, lock_clauses[lock],

@@ -125,13 +125,13 @@ static int is_name_byte(char c)
     return is_letter(c) || c == '_' || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
 }
 
-/* Past 'text' or "name": a doubled quote is two of them in a row.  In E'text' a backslash takes the
- * quote after it along. */
+/* Past 'text' or "name".  A quote that is doubled is inside; in E'text' a backslash takes the byte
+ * after it along. */
 static const char *skip_quoted(const char *at, int escapes)
 {
     char quote = *at++;
-    while (*at && *at != quote)
-        at += escapes && at[0] == '\\' && at[1] ? 2 : 1;
+    while (*at && (*at != quote || at[1] == quote))
+        at += (*at == quote || (escapes && *at == '\\')) && at[1] ? 2 : 1;
     return *at ? at + 1 : at;
 }
 
@@ -168,6 +168,20 @@ static const char *skip_piece(const char *at)
     while (is_name_byte(*at) || *at == '$')
         at++;
     return at;
+}
+
+const char *pqtx__statement_begin(const char *sql)
+{
+    const char *word = skip_blank(sql);
+    for (const char *at = sql; at < word; at = skip_piece(at))
+        if (*at == ';')
+            sql = at + 1;
+    return sql + strspn(sql, " \t\n\r\f\v");
+}
+
+int pqtx__statement_is_alone(const char *end)
+{
+    return *skip_blank(end) == '\0';
 }
 
 const char *pqtx__statement_end(const char *sql)

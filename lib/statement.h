@@ -28,8 +28,11 @@ int pqtx__statement_returns(const char *sql);
 int pqtx__statement_locks(const char *sql);
 int pqtx__statement_has_from(const char *sql);
 
-/* Where it ends: at its semicolon, or with the text. */
+/* Where it begins, behind empty statements, and where it ends: at its semicolon, or with the text;
+ * and whether nothing follows the end. */
+const char *pqtx__statement_begin(const char *sql);
 const char *pqtx__statement_end(const char *sql);
+int pqtx__statement_is_alone(const char *end);
 
 /* Whether it takes a snapshot, so that a question behind it cannot move that; by its first word,
  * and false where that is not certain. */

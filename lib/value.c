@@ -329,7 +329,7 @@ pqtx_status pqtx_get_rows(const PGresult *result, int64_t *out)
     if (!*text && strncmp(PQcmdStatus(r), "MERGE ", 6) == 0)
         text = PQcmdStatus(r) + 6; /* libpq 14 does not know it */
     bool returns = PQresultStatus(result) == PGRES_TUPLES_OK;
-    if (!*text && !returns) /* SHOW and CALL count nothing */
+    if (!*text && !returns) /* LOCK and SET count nothing */
         return PQTX_MISUSE;
     *out = returns ? PQntuples(result) : strtoll(text, NULL, 10);
     return PQTX_OK;

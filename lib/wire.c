@@ -118,6 +118,17 @@ static bool send_burial(struct pqtx__wire *wire, struct pqtx__prepared *statemen
     return PQsendQueryParams(wire->conn, sql, 0, NULL, NULL, NULL, NULL, 0);
 }
 
+/* PQpipelineSync() writes to the socket, which would make two segments of a flight with two Syncs;
+ * here the first step does. */
+static int send_sync(PGconn *conn)
+{
+#ifdef LIBPQ_HAS_SEND_PIPELINE_SYNC
+    return PQsendPipelineSync(conn);
+#else
+    return PQpipelineSync(conn);
+#endif
+}
+
 bool pqtx__wire_sync(struct pqtx__wire *wire)
 {
     if (wire->lost)
@@ -127,7 +138,7 @@ bool pqtx__wire_sync(struct pqtx__wire *wire)
             !send_burial(wire, wire->cache->doomed[i]))
             return fail_to_queue(wire);
     struct pqtx__reply *reply = add_reply(wire);
-    if (!reply || !PQpipelineSync(wire->conn))
+    if (!reply || !send_sync(wire->conn))
         return fail_to_queue(wire);
     reply->is_sync = true;
     return true;
@@ -265,11 +276,31 @@ size_t pqtx__wire_error(const struct pqtx__wire *wire, size_t begin, size_t end)
     return i;
 }
 
+size_t pqtx__wire_last_word(const struct pqtx__wire *wire)
+{
+    for (size_t i = 0; i < wire->count; i++) {
+        const PGresult *result = wire->replies[i].result;
+        if (result && is_error(result) && ends_session(result) &&
+            PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION))
+            return i;
+    }
+    return wire->count;
+}
+
 PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i)
 {
     PGresult *result = wire->replies[i].result;
     wire->replies[i].result = NULL;
     return result;
+}
+
+/* The server names the statement, in whatever language; where it is one of the caller's own, ours
+ * are still there.  A pooler may say it in its own words. */
+static bool is_about(const PGresult *error, const char *name)
+{
+    const char *message = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+    return !PQresultErrorField(error, PG_DIAG_SOURCE_FUNCTION) ||
+           (message && strstr(message, name));
 }
 
 /* What an error tells about the statement that was thought to be prepared.  A plan that cannot
@@ -279,7 +310,8 @@ static bool is_stale(struct pqtx__wire *wire, const struct pqtx__reply *reply)
     const char *code = PQresultErrorField(reply->result, PG_DIAG_SQLSTATE);
     if (code && strcmp(code, "0A000") == 0)
         pqtx__cache_doom(wire->cache, reply->statement);
-    return code && (strcmp(code, "26000") == 0 || strcmp(code, "42P05") == 0);
+    return code && (strcmp(code, "26000") == 0 || strcmp(code, "42P05") == 0) &&
+           is_about(reply->result, reply->statement->name);
 }
 
 /* Notes what became of its statement; true if the session does not have ours any more. */

@@ -91,6 +91,10 @@ enum pqtx__flight pqtx__wire_land(struct pqtx__wire *wire, int64_t until_us);
  */
 size_t pqtx__wire_error(const struct pqtx__wire *wire, size_t begin, size_t end);
 
+/* The place where PostgreSQL itself said that the session is over; the count of replies if nowhere.
+ */
+size_t pqtx__wire_last_word(const struct pqtx__wire *wire);
+
 /* A reply's result, which is the caller's from then on. */
 PGresult *pqtx__wire_take(struct pqtx__wire *wire, size_t i);
 

@@ -11,6 +11,7 @@
 #include <libpq-fe.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ struct proxy {
     int listener, epoll, timer, stop;
     pthread_t thread;
     bool stopping;
-    int pairs;
+    atomic_int pairs;
     struct chunk *first, **last;
     atomic_int_fast64_t trips, up_bytes, down_bytes;
 };
@@ -257,7 +258,10 @@ const char *proxy_conninfo(const struct proxy *proxy)
     return proxy->conninfo;
 }
 
+/* The goodbye of the last connection must not be counted with the next one. */
 struct traffic proxy_traffic(struct proxy *proxy)
 {
+    while (proxy->pairs > 0)
+        sched_yield();
     return (struct traffic){proxy->trips, proxy->up_bytes, proxy->down_bytes};
 }

@@ -117,6 +117,26 @@ START_TEST(serializable_on_a_standby_is_refused_once)
 }
 END_TEST
 
+/* BEGIN itself fails there, and what follows in the flight is passed over up to the first Sync; the
+ * COMMIT behind that is answered with its tag all the same. */
+START_TEST(one_flight_whose_begin_is_refused_is_not_committed)
+{
+    pqtx_pool *pool = cluster_pool(standby_conninfo());
+    pqtx_options options = PQTX_OPTIONS;
+    pqtx_error error = PQTX_ERROR;
+    options.flags = PQTX_PIPELINE;
+    if (_i == 0)
+        options.isolation = PQTX_ISO_SERIALIZABLE;
+    else
+        options.access = PQTX_ACCESS_READ_WRITE;
+    assert_status(pqtx_run(pool, &options, write_mark, NULL, &error), PQTX_BAD_STATEMENT, &error);
+    ck_assert_str_eq(error.sqlstate, "0A000");
+    ck_assert_uint_eq(error.attempt, 1);
+    ck_assert_uint_eq(stats_of(pool).commits, 0);
+    pqtx_pool_close(pool);
+}
+END_TEST
+
 /* The first attempt holds a snapshot that the primary's VACUUM makes impossible. */
 static pqtx_status read_in_the_way(pqtx_tx *tx, void *count)
 {
@@ -189,6 +209,7 @@ int main(void)
     tcase_add_test(tcase, of_several_hosts_the_pool_takes_the_one_that_writes);
     tcase_add_test(tcase, reading_on_a_standby_is_like_reading_elsewhere);
     tcase_add_loop_test(tcase, serializable_on_a_standby_is_refused_once, 0, 2);
+    tcase_add_loop_test(tcase, one_flight_whose_begin_is_refused_is_not_committed, 0, 2);
     tcase_add_test(tcase, a_reader_that_stood_in_the_way_of_replay_begins_again);
     tcase_add_loop_test(tcase, a_standby_settles_no_doubt, 0, 2);
     suite_add_tcase(suite, tcase);

@@ -20,7 +20,7 @@ static void make(void)
 static void set_up(void)
 {
     monitor = open_doubt();
-    own = open_session();
+    own = open_own();
     trace = open_memstream(&traced, &traced_len);
     ck_assert_ptr_nonnull(trace);
     PQtrace(own, trace);

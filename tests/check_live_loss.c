@@ -49,9 +49,12 @@ static void terminate_all(void)
     sql(monitor, "SELECT pg_terminate_backend(pid)" OUR_SESSIONS);
 }
 
+/* A pooler's sessions stay, but do nothing. */
 static void wait_until_none_is_left(void)
 {
-    wait_until_true(monitor, "SELECT count(*) = 0" OUR_SESSIONS);
+    wait_until_true(monitor, is_pooled() ? "SELECT count(*) = 0" OUR_SESSIONS
+                                           " AND xact_start IS NOT NULL"
+                                         : "SELECT count(*) = 0" OUR_SESSIONS);
 }
 
 static bool is_marked(int64_t id)
@@ -80,7 +83,8 @@ START_TEST(a_pool_whose_idle_connections_were_all_ended_goes_on)
         assert_status(pqtx_run(pool, NULL, ask_pid, &pid, NULL), PQTX_OK, NULL);
     pqtx_stats stats = stats_of(pool);
     ck_assert_uint_eq(stats.commits, 2 * COUNT);
-    ck_assert_uint_eq(stats.rollbacks, 0);
+    /* A pooler lends what it does not yet know to be gone. */
+    ck_assert(stats.rollbacks == 0 || is_pooled());
     pqtx_pool_close(pool);
 }
 END_TEST
@@ -419,7 +423,7 @@ static int open_one_more(pqtx_pool *pool, pqtx_tx *tx)
     int64_t pid;
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_pool *own;
-    options.conninfo = test_conninfo();
+    options.conninfo = pool_conninfo();
     pqtx_pool_close(pool);
     pqtx_free(tx);
     EXPECT(pqtx_pool_open(&options, &own, NULL) == PQTX_OK);
@@ -492,14 +496,14 @@ static int use_connection(pqtx_pool *pool, pqtx_tx *tx)
 
 START_TEST(a_child_may_free_a_transaction_on_its_parents_own_connection)
 {
-    PGconn *session = open_session();
+    PGconn *session = open_own();
     pqtx_tx *tx = pqtx_new_on(session, NULL);
-    int64_t pid;
+    int64_t pid, again;
     ck_assert_int_eq(pqtx_attempt(tx), 1);
     assert_status(ask_pid(tx, &pid), PQTX_OK, NULL);
     in_child(use_connection, NULL, tx);
-    assert_status(ask_pid(tx, &pid), PQTX_OK, NULL);
-    ck_assert_int_eq(pid, PQbackendPID(session));
+    assert_status(ask_pid(tx, &again), PQTX_OK, NULL);
+    ck_assert_int_eq(again, pid);
     end_tx(tx);
     PQfinish(session);
 }

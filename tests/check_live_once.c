@@ -20,7 +20,7 @@ static void make(void)
 static void set_up(void)
 {
     monitor = open_doubt();
-    own = open_session();
+    own = open_own();
     pool = open_pool(3);
 }
 

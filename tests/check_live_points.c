@@ -258,7 +258,7 @@ static struct trial trial_on_own(int i, pqtx_point point)
 {
     struct trial trial = trial_of(i, point, UINT32_MAX);
     trial.pool = NULL;
-    trial.own = open_session();
+    trial.own = open_own();
     trial_run(&trial);
     PQfinish(trial.own);
     ck_assert_int_ge(trial.cuts, 1);

@@ -4,6 +4,7 @@
 #include "attempt.h"
 #include "support.h"
 #include "support_doubt.h"
+#include "support_pooler.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -115,7 +116,7 @@ static int resolve_and_exit(const char *text)
     pqtx_ticket ticket = PQTX_TICKET;
     pqtx_outcome outcome = PQTX_OUTCOME_OPEN;
     pqtx_pool *own;
-    options.conninfo = getenv("PQTX_TEST_CONNINFO");
+    options.conninfo = getenv(is_pooled() ? "PQTX_TEST_POOLER" : "PQTX_TEST_CONNINFO");
     if (pqtx_ticket_parse(text, &ticket) != PQTX_OK || pqtx_pool_open(&options, &own, NULL))
         return 1;
     pqtx_status status = pqtx_resolve(own, &ticket, 0, &outcome, NULL);
@@ -414,6 +415,38 @@ START_TEST(without_a_change_a_lost_answer_is_in_doubt_and_says_so)
 }
 END_TEST
 
+/* Reads, with the question for the xid; then writes without it: by DO, or in one flight with
+ * COMMIT. */
+static pqtx_status read_then_write(pqtx_tx *tx, void *arg)
+{
+    bool pipelined = *(const int *)arg;
+    if (pipelined)
+        pqtx_pipeline(tx);
+    pqtx_exec(tx, "SELECT 1", PQTX_NO_ARGS, NULL);
+    pqtx_flush(tx);
+    if (pipelined)
+        return pqtx_exec(tx, "INSERT INTO mark VALUES (1)", PQTX_NO_ARGS, NULL);
+    return pqtx_exec(tx, "DO $$ BEGIN INSERT INTO mark VALUES (1); END $$", PQTX_NO_ARGS, NULL);
+}
+
+START_TEST(a_write_that_was_not_asked_about_is_not_called_no_change)
+{
+    struct trial trial;
+    trial_init(&trial, pool, PQTX_DOUBT_XID);
+    trial.point = PQTX_POINT_COMMIT_ANSWERED;
+    trial.last = 1;
+    pqtx_tx *tx = pqtx_new(pool, trial_options(&trial));
+    while (pqtx_attempt(tx)) {
+        read_then_write(tx, &_i);
+        pqtx_commit(tx);
+    }
+    ck_assert_int_eq(pqtx_result(tx), PQTX_IN_DOUBT);
+    ck_assert_uint_eq(pqtx_get_flags(tx), 0);
+    pqtx_free(tx);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM mark"), 1);
+}
+END_TEST
+
 /* A transaction that cannot write has no token to write, and needs none. */
 START_TEST(a_read_only_transaction_can_be_resolved_by_anything)
 {
@@ -438,7 +471,7 @@ static void lose_and_find(const char *more)
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
     pqtx_pool *other;
-    snprintf(conninfo, sizeof conninfo, "%s %s", test_conninfo(), more);
+    snprintf(conninfo, sizeof conninfo, "%s %s", pool_conninfo(), more);
     options.conninfo = conninfo;
     assert_status(pqtx_pool_open(&options, &other, &error), PQTX_OK, &error);
     for (int by = KINDS_FROM; by < KINDS_TO; by++) {
@@ -457,23 +490,39 @@ static void lose_and_find(const char *more)
     pqtx_pool_close(other);
 }
 
-START_TEST(sessions_that_read_only_and_serializable_by_default_resolve)
-{
-    lose_and_find("options='-c search_path=pqtx_resolve"
-                  " -c default_transaction_read_only=on -c default_transaction_deferrable=on"
-                  " -c default_transaction_isolation=serializable'");
-}
-END_TEST
-
-START_TEST(a_role_without_privileges_but_on_the_tables_resolves)
+static void make_role(void)
 {
     sql(monitor, "DO $$ BEGIN CREATE ROLE pqtx_resolve_plain LOGIN;"
                  " EXCEPTION WHEN duplicate_object THEN NULL; END $$;"
                  "GRANT USAGE ON SCHEMA pqtx_resolve TO pqtx_resolve_plain;"
                  "GRANT SELECT, INSERT ON mark, pqtx_once TO pqtx_resolve_plain;"
                  "GRANT UPDATE, DELETE ON pqtx_once TO pqtx_resolve_plain");
-    lose_and_find("user=pqtx_resolve_plain");
+}
+
+static void drop_role(void)
+{
     sql(monitor, "DROP OWNED BY pqtx_resolve_plain; DROP ROLE pqtx_resolve_plain");
+    if (is_pooled())
+        pooler_do("RECONNECT"); /* what it keeps is that role's */
+}
+
+/* Settings of the role, since a pooler takes none from its clients. */
+START_TEST(sessions_that_read_only_and_serializable_by_default_resolve)
+{
+    make_role();
+    sql(monitor, "ALTER ROLE pqtx_resolve_plain SET default_transaction_read_only = on;"
+                 "ALTER ROLE pqtx_resolve_plain SET default_transaction_deferrable = on;"
+                 "ALTER ROLE pqtx_resolve_plain SET default_transaction_isolation = serializable");
+    lose_and_find("user=pqtx_resolve_plain");
+    drop_role();
+}
+END_TEST
+
+START_TEST(a_role_without_privileges_but_on_the_tables_resolves)
+{
+    make_role();
+    lose_and_find("user=pqtx_resolve_plain");
+    drop_role();
 }
 END_TEST
 
@@ -493,7 +542,8 @@ static Suite *suite(void)
     tcase_add_test(tests, a_void_token_stops_the_original_for_good);
     tcase_add_loop_test(tests, the_original_dies_of_the_void_token, PQTX_ISO_READ_COMMITTED,
                         PQTX_ISO_SERIALIZABLE + 1);
-    ADD_FOR_EACH_KIND(the_run_ends_its_orphan_and_goes_again);
+    add_direct_loop_test(tests, the_run_ends_its_orphan_and_goes_again, KINDS_FROM, KINDS_TO,
+                         INVENTED_PID);
     tcase_add_test(tests, without_its_table_a_token_stays_in_doubt);
     tcase_add_test(tests, an_xid_of_elsewhere_proves_nothing);
     ADD_FOR_EACH_KIND(a_server_that_cannot_be_reached_leaves_doubt);
@@ -502,6 +552,7 @@ static Suite *suite(void)
     tcase_add_test(tests, a_ticket_of_a_run_that_only_reports_holds_nothing);
     tcase_add_test(tests, a_run_without_the_table_fails_before_there_is_doubt);
     tcase_add_test(tests, without_a_change_a_lost_answer_is_in_doubt_and_says_so);
+    tcase_add_loop_test(tests, a_write_that_was_not_asked_about_is_not_called_no_change, 0, 2);
     ADD_FOR_EACH_KIND(a_read_only_transaction_can_be_resolved_by_anything);
     tcase_add_test(tests, sessions_that_read_only_and_serializable_by_default_resolve);
     tcase_add_test(tests, a_role_without_privileges_but_on_the_tables_resolves);

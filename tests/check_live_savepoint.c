@@ -12,7 +12,7 @@ static PGconn *own, *other, *monitor;
 static void open_all(void)
 {
     fresh_schema("pqtx_savepoint");
-    own = open_session();
+    own = open_own();
     other = open_session();
     monitor = open_session();
     sql(other, "CREATE TABLE mark (id int PRIMARY KEY, CHECK (id < 1000));"

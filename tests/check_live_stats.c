@@ -306,7 +306,7 @@ static void open_with_budget(int32_t percent, int32_t burst)
 {
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
-    options.conninfo = test_conninfo();
+    options.conninfo = pool_conninfo();
     options.retry_percent = percent;
     options.retry_burst = burst;
     pqtx_pool_close(pool);
@@ -383,7 +383,7 @@ START_TEST(the_callers_connection_has_no_budget)
 {
     struct trial trial = trial_of(PQTX_DOUBT_REPORT, 0, 0);
     trial.pool = NULL;
-    trial.own = open_session();
+    trial.own = open_own();
     trial.fail = PQTX_SERIALIZATION;
     trial.options.max_attempts = 50;
     trial.options.wait_first_ms = trial.options.wait_max_ms = 1;

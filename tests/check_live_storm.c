@@ -233,7 +233,7 @@ END_TEST
 static long events_wanted(void)
 {
     const char *given = getenv("PQTX_TEST_EVENTS");
-    return given ? strtol(given, NULL, 10) : 10000;
+    return given ? strtol(given, NULL, 10) : is_pooled() ? 1000 : 10000;
 }
 
 /* Two attempts are few, so that runs end in doubt, and are rolled back for good, as well. */

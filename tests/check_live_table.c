@@ -344,7 +344,7 @@ static pqtx_pool *open_with(const char *more)
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
     pqtx_pool *other;
-    snprintf(conninfo, sizeof conninfo, "%s %s", test_conninfo(), more);
+    snprintf(conninfo, sizeof conninfo, "%s %s", pool_conninfo(), more);
     options.conninfo = conninfo;
     assert_status(pqtx_pool_open(&options, &other, &error), PQTX_OK, &error);
     return other;
@@ -416,12 +416,18 @@ START_TEST(install_uses_no_type_of_a_stranger)
 }
 END_TEST
 
+START_TEST(an_odd_encoding_changes_nothing)
+{
+    live_with("client_encoding=SJIS");
+    live_with("client_encoding=BIG5");
+    live_with("client_encoding=GBK");
+}
+END_TEST
+
 START_TEST(odd_settings_of_the_session_change_nothing)
 {
     live_with("options='-c standard_conforming_strings=off -c backslash_quote=off'");
     live_with("options='-c bytea_output=escape -c DateStyle=German -c IntervalStyle=sql_standard'");
-    live_with("client_encoding=SJIS");
-    live_with("client_encoding=BIG5");
     live_with("client_encoding=GBK options='-c bytea_output=escape'");
     live_with("options='-c default_transaction_isolation=serializable -c lock_timeout=1'");
 }
@@ -445,9 +451,10 @@ static Suite *suite(void)
     tcase_add_test(tests, two_reapers_share_the_work_and_pass_over_a_locked_row);
     tcase_add_test(tests, an_id_that_is_gone_can_be_applied_anew);
     tcase_add_test(tests, a_reaper_that_is_told_nonsense_says_so);
-    tcase_add_test(tests, a_search_path_full_of_traps_catches_nothing);
-    tcase_add_test(tests, install_uses_no_type_of_a_stranger);
-    tcase_add_test(tests, odd_settings_of_the_session_change_nothing);
+    add_direct_test(tests, a_search_path_full_of_traps_catches_nothing, NO_OPTIONS);
+    add_direct_test(tests, install_uses_no_type_of_a_stranger, NO_OPTIONS);
+    tcase_add_test(tests, an_odd_encoding_changes_nothing);
+    add_direct_test(tests, odd_settings_of_the_session_change_nothing, NO_OPTIONS);
     suite_add_tcase(suite, tests);
     return suite;
 }

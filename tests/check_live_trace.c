@@ -1,153 +1,29 @@
 /* check_live_trace.c: what goes over the wire, message by message: how many round trips a
  * transaction costs is a promise. */
-#define _DEFAULT_SOURCE
 #include "support.h"
-#include "support_fake_clock.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support_trace.h"
 
 static PGconn *own, *other;
 static struct fake_clock fake;
-static FILE *trace;
-static char *traced;
-static size_t traced_len;
-
-/* Into the trace itself, so that it stands where it happened. */
-static void note_wait(struct fake_clock *clock, int events)
-{
-    (void)clock;
-    if (events & PQTX_WAIT_READ)
-        fputs("wait\n", trace);
-}
-
-static void start_trace(void)
-{
-    trace = open_memstream(&traced, &traced_len);
-    ck_assert_ptr_nonnull(trace);
-    PQtrace(own, trace);
-    PQsetTraceFlags(own, PQTRACE_SUPPRESS_TIMESTAMPS | PQTRACE_REGRESS_MODE);
-}
 
 static void open_all(void)
 {
     fresh_schema("pqtx_trace");
-    own = open_session();
+    own = open_own();
     other = open_session();
     sql(other, "CREATE TABLE mark (id int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
                "CREATE TABLE account (id int PRIMARY KEY, value int NOT NULL);"
                "INSERT INTO account VALUES (1, 0)");
     fake_clock_init(&fake);
-    fake.waiting = note_wait;
-    start_trace();
+    trace_start(own, &fake);
 }
 
 static void close_all(void)
 {
-    PQuntrace(own);
-    fclose(trace);
-    free(traced);
+    trace_stop(own);
     PQfinish(own);
     PQfinish(other);
 }
-
-/* ---- The trace, reduced to what all versions of libpq agree on.
- *
- *     > text   a statement: Parse, Bind, Describe and Execute in this order
- *     > Sync   the end of a flight
- *     wait     the first wait for an answer after that
- *     < TAG    a statement is done;  < error 23505: it is not
- *     < I      ready, and the transaction's state: I, T or E */
-
-static char reduced[16384];
-
-static void add(const char *mark, const char *text, int len)
-{
-    size_t at = strlen(reduced);
-    ck_assert_uint_lt(at + (size_t)len + 16, sizeof reduced);
-    sprintf(reduced + at, "%s%.*s\n", mark, len, text);
-}
-
-/* Of `"" "text" 0` or `"text"` the text; of one with lines, the first of them. */
-static void add_quoted(const char *mark, const char *fields)
-{
-    const char *begin = fields + strspn(fields, " \t");
-    if (strncmp(begin, "\"\" ", 3) == 0)
-        begin += 3;
-    const char *end = strrchr(++begin, '"');
-    add(mark, begin, end ? (int)(end - begin) : (int)strlen(begin));
-}
-
-static void add_error(const char *fields)
-{
-    const char *code = strstr(fields, " C \"");
-    ck_assert_ptr_nonnull(code);
-    add("< error ", code + 4, 5);
-}
-
-static bool is(const char *type, const char *name)
-{
-    size_t len = strlen(name);
-    return strncmp(type, name, len) == 0 && (type[len] == '\t' || type[len] == '\0');
-}
-
-static int group_next; /* which message of a statement's group must come, if any */
-
-static void reduce_message(char side, const char *type, const char *fields)
-{
-    static const char *const group[] = {"Parse", "Bind", "Describe", "Execute"};
-    if (side == 'F' && is(type, group[group_next])) {
-        if (group_next == 0)
-            add_quoted("> ", fields);
-        group_next = (group_next + 1) % 4;
-    } else if (side == 'F') {
-        ck_assert_int_eq(group_next, 0);
-        add("> ", type, (int)strcspn(type, "\t"));
-    } else if (is(type, "CommandComplete")) {
-        add_quoted("< ", fields);
-    } else if (is(type, "ErrorResponse")) {
-        add_error(fields);
-    } else if (is(type, "ReadyForQuery")) {
-        add("< ", fields + strspn(fields, " \t"), 1);
-    }
-}
-
-/* A message is one line of side, length, type and fields between tabs; a line that does not begin
- * so belongs to the statement before. */
-static const char *wire(void)
-{
-    bool waited = true; /* since the last Sync */
-    fflush(trace);
-    reduced[0] = '\0';
-    group_next = 0;
-    char *copy = strdup(traced);
-    ck_assert_ptr_nonnull(copy);
-    for (char *line = copy, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        *end = '\0';
-        if (strcmp(line, "wait") == 0) {
-            if (!waited)
-                add("", line, 4);
-            waited = true;
-        } else if ((line[0] == 'F' || line[0] == 'B') && line[1] == '\t') {
-            const char *type = line + 2 + strcspn(line + 2, "\t") + 1;
-            reduce_message(line[0], type, type + strcspn(type, "\t"));
-            waited &= line[0] == 'B';
-        }
-    }
-    free(copy);
-    return reduced;
-}
-
-static int syncs(void)
-{
-    int count = 0;
-    for (const char *at = wire(); (at = strstr(at, "> Sync\n")) != NULL; at++)
-        count++;
-    return count;
-}
-
-#define assert_wire(golden) ck_assert_str_eq(wire(), golden)
 
 /* ---- Transactions on the fake clock, which notes the waits */
 
@@ -214,7 +90,7 @@ START_TEST(begin_and_settings_ride_with_the_first_statement)
     assert_wire(FIRST_MARK);
     commit_and_free(tx);
     assert_wire(FIRST_MARK COMMIT);
-    ck_assert_int_eq(syncs(), 2);
+    ck_assert_int_eq(trace_syncs(), 2);
 }
 END_TEST
 
@@ -277,10 +153,10 @@ START_TEST(a_pinned_snapshot_costs_one_round_trip_more)
     options.isolation = PQTX_ISO_REPEATABLE_READ;
     options.flags = PQTX_PIN_SNAPSHOT;
     pqtx_tx *tx = begin_with(&options);
-    ck_assert_int_eq(syncs(), 1);
+    ck_assert_int_eq(trace_syncs(), 1);
     mark(tx);
     commit_and_free(tx);
-    ck_assert_int_eq(syncs(), 3);
+    ck_assert_int_eq(trace_syncs(), 3);
 }
 END_TEST
 
@@ -582,9 +458,9 @@ START_TEST(a_change_with_its_explanation_costs_one_round_trip)
     pqtx_tx *tx = begin();
     ck_assert_int_eq(pqtx_update_if(tx, &change, PQTX_ARGS(PQTX_INT(1), PQTX_INT(_i)), &row),
                      _i ? PQTX_CONDITION_FALSE : PQTX_OK);
-    ck_assert_int_eq(syncs(), 1);
+    ck_assert_int_eq(trace_syncs(), 1);
     ck_assert_int_eq(pqtx_commit(tx), _i ? PQTX_CONDITION_FALSE : PQTX_OK);
-    ck_assert_int_eq(syncs(), 2);
+    ck_assert_int_eq(trace_syncs(), 2);
     pqtx_free(tx);
 }
 END_TEST
@@ -594,10 +470,10 @@ START_TEST(many_locks_cost_one_round_trip)
     static const int64_t keys[] = {735117003, 735117002, 735117003};
     pqtx_tx *tx = begin();
     ck_assert_int_eq(pqtx_lock_many(tx, keys, 3), PQTX_OK);
-    ck_assert_int_eq(syncs(), 1);
+    ck_assert_int_eq(trace_syncs(), 1);
     ck_assert_int_eq(pqtx_lock_many(tx, keys, 0), PQTX_OK);
     commit_and_free(tx);
-    ck_assert_int_eq(syncs(), 2);
+    ck_assert_int_eq(trace_syncs(), 2);
 }
 END_TEST
 

@@ -14,7 +14,7 @@ static PGconn *own, *other, *monitor; /* lent to transactions; a rival; one who 
 static void open_all(void)
 {
     fresh_schema("pqtx_tx");
-    own = open_session();
+    own = open_own();
     other = open_session();
     monitor = open_session();
     sql(other, "CREATE TABLE mark (id int); CREATE TABLE account (id int, value int NOT NULL);"
@@ -486,10 +486,9 @@ START_TEST(a_connection_that_never_stood_is_no_connection)
 }
 END_TEST
 
-static void terminate(PGconn *conn)
+static void terminate(int pid)
 {
     char query[128];
-    int pid = PQbackendPID(conn);
     snprintf(query, sizeof query, "SELECT pg_terminate_backend(%d)", pid);
     sql(monitor, query);
     snprintf(query, sizeof query, "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %d)",
@@ -502,11 +501,11 @@ START_TEST(a_lent_connection_that_is_lost_is_not_begun_again)
 {
     pqtx_error error = PQTX_ERROR;
     if (_i == 0)
-        terminate(own);
+        terminate(PQbackendPID(own));
     pqtx_tx *tx = begin_on(own, NULL);
     if (_i == 1) {
         ck_assert_int_eq(mark(tx), PQTX_OK);
-        terminate(own);
+        terminate((int)strtol(show(tx, "SELECT pg_backend_pid()"), NULL, 10));
     }
     ck_assert_int_eq(mark(tx), PQTX_NO_CONNECTION);
     ck_assert_int_eq(pqtx_attempt(tx), 0);
@@ -745,7 +744,7 @@ START_TEST(a_second_thread_inside_is_misuse_and_harms_nothing)
     struct call call = {.tx = begin_on(own, NULL)};
     mark(call.tx);
     ck_assert_int_eq(pthread_create(&thread, NULL, update_account, &call), 0);
-    wait_until_blocked(monitor, PQbackendPID(own));
+    wait_for_blocked(monitor, PQbackendPID(other));
     assert_no_call_works(call.tx);
     ck_assert_int_eq(pqtx_attempt(call.tx), 0);
     sql(other, "COMMIT");
@@ -1200,13 +1199,13 @@ static Suite *suite(void)
 
     TCase *mode = add_case(suite, "mode");
     tcase_add_loop_test(mode, the_modes_reach_the_server, 0, COUNT(modes));
-    tcase_add_test(mode, without_a_mode_the_sessions_own_holds);
+    add_direct_test(mode, without_a_mode_the_sessions_own_holds, SESSION_STATE);
     tcase_add_test(mode, the_first_statement_takes_the_snapshot);
     tcase_add_test(mode, begin_and_the_settings_take_no_snapshot);
     tcase_add_test(mode, a_pinned_snapshot_is_taken_before_the_body);
 
     TCase *timeout = add_case(suite, "timeout");
-    tcase_add_test(timeout, the_timeouts_hold_for_the_transaction_and_no_longer);
+    add_direct_test(timeout, the_timeouts_hold_for_the_transaction_and_no_longer, SESSION_STATE);
     tcase_add_test(timeout, lock_timeout_is_never_longer_than_the_time_left);
 
     TCase *statement = add_case(suite, "statement");
@@ -1225,9 +1224,11 @@ static Suite *suite(void)
     tcase_add_test(lent, a_busy_connection_is_refused_and_left_alone);
     tcase_add_test(lent, a_connection_in_a_pipeline_is_refused_and_left_alone);
     tcase_add_test(lent, a_connection_that_never_stood_is_no_connection);
-    tcase_add_loop_test(lent, a_lent_connection_that_is_lost_is_not_begun_again, 0, 2);
+    add_direct_loop_test(lent, a_lent_connection_that_is_lost_is_not_begun_again, 0, 1,
+                         ANY_SESSION);
+    tcase_add_loop_test(lent, a_lent_connection_that_is_lost_is_not_begun_again, 1, 2);
     tcase_add_loop_test(lent, a_run_inside_a_run_on_the_same_connection_is_misuse, 0, 2);
-    tcase_add_test(lent, what_the_server_notifies_reaches_the_caller);
+    add_direct_test(lent, what_the_server_notifies_reaches_the_caller, SESSION_STATE);
 
     TCase *misuse = add_case(suite, "misuse");
     tcase_add_test(misuse, every_call_takes_a_null_handle);

@@ -382,7 +382,8 @@ static const pqtx_pool_options pool_wrong[] = {
     {POOL_SIZED, .min_count = -1},
     {POOL_SIZED, .min_count = 9}, /* more than the default of max_count */
     {POOL_SIZED, .min_count = 3, .max_count = 2},
-    {POOL_SIZED, .flags = 0x8},
+    {POOL_SIZED, .flags = 0x10},
+    {POOL_SIZED, .flags = PQTX_POOL_PREPARE_NEVER | PQTX_POOL_PREPARE_ALWAYS},
     {POOL_SIZED, .flags = 0x80000000},
     {POOL_SIZED, .reserved = 1},
     {POOL_SIZED, .connect_timeout_ms = -1},
@@ -415,6 +416,7 @@ static const pqtx_pool_options pool_right[] = {
     {POOL_SIZED, .max_count = 100, .min_count = 100},
     {POOL_SIZED, .flags = PQTX_POOL_RAW_ERRORS},
     {POOL_SIZED, .flags = PQTX_POOL_PREPARE_NEVER},
+    {POOL_SIZED, .flags = PQTX_POOL_PREPARE_ALWAYS},
     {POOL_SIZED, .connect_timeout_ms = INT32_MAX, .acquire_timeout_ms = INT32_MAX},
     {POOL_SIZED, .idle_limit_ms = 1, .age_limit_ms = 1, .check_after_ms = 1},
     {POOL_SIZED, .retry_percent = -1},
@@ -431,7 +433,7 @@ static void assert_pool_defaults(const pqtx_pool_options *read)
     ck_assert_int_eq(read->acquire_timeout_ms, 0);
     ck_assert_int_eq(read->idle_limit_ms, 600000);
     ck_assert_int_eq(read->age_limit_ms, 3600000);
-    ck_assert_int_eq(read->check_after_ms, 1000);
+    ck_assert_int_eq(read->check_after_ms, 100);
     ck_assert_int_eq(read->retry_percent, 300);
     ck_assert_int_eq(read->retry_burst, 1000);
     ck_assert_ptr_eq(read->clock, pqtx__clock(NULL));

@@ -1,4 +1,5 @@
-/* check_statement.c: the runner's own words are kept out of a body, and no others are. */
+/* check_statement.c: the runner's own words are kept out of a body, and no others are; what a
+ * statement is, where it ends, and whether rows come back. */
 #include "statement.h"
 #include "support.h"
 #include "support_random.h"
@@ -188,6 +189,191 @@ START_TEST(deeply_nested_comments_come_to_an_end)
 }
 END_TEST
 
+/* ---- What a statement is */
+
+static const struct kind {
+    const char *sql;
+    enum pqtx__kind kind;
+} kinds[] = {
+    {"SELECT 1", PQTX__KIND_READ},
+    {"values (1)", PQTX__KIND_READ},
+    {"Table t", PQTX__KIND_READ},
+    {"INSERT INTO t VALUES (1)", PQTX__KIND_WRITE},
+    {"update t set a = 1", PQTX__KIND_WRITE},
+    {"DELETE FROM t", PQTX__KIND_WRITE},
+    {"WITH a AS (SELECT 1) TABLE a", PQTX__KIND_PLAIN},
+    {"merge INTO t USING u ON a = b WHEN MATCHED THEN DELETE", PQTX__KIND_PLAIN},
+    {"CALL p()", PQTX__KIND_CALL},
+    {"BEGIN", PQTX__KIND_RUNNER},
+    {"START TRANSACTION", PQTX__KIND_RUNNER},
+    {"COMMIT", PQTX__KIND_RUNNER},
+    {"END", PQTX__KIND_RUNNER},
+    {"ROLLBACK", PQTX__KIND_RUNNER},
+    {"ABORT", PQTX__KIND_RUNNER},
+    {"SAVEPOINT a", PQTX__KIND_RUNNER},
+    {"RELEASE a", PQTX__KIND_RUNNER},
+    {"PREPARE a AS SELECT 1", PQTX__KIND_PREPARE},
+    {"PREPARE TRANSACTION 'a'", PQTX__KIND_PREPARE},
+    {"COPY t TO STDOUT", PQTX__KIND_COPY},
+    {"", PQTX__KIND_OTHER},
+    {";", PQTX__KIND_OTHER},
+    {"-- SELECT", PQTX__KIND_OTHER},
+    {"/* SELECT */", PQTX__KIND_OTHER},
+    {"(SELECT 1)", PQTX__KIND_OTHER},
+    {"SHOW a", PQTX__KIND_OTHER},
+    {"SET LOCAL a = 1", PQTX__KIND_OTHER},
+    {"EXPLAIN SELECT 1", PQTX__KIND_OTHER},
+    {"EXECUTE a", PQTX__KIND_OTHER},
+    {"FETCH a", PQTX__KIND_OTHER},
+    {"DECLARE a CURSOR FOR SELECT 1", PQTX__KIND_OTHER},
+    {"LOCK t", PQTX__KIND_OTHER},
+    {"TRUNCATE t", PQTX__KIND_OTHER},
+    {"CREATE TABLE t ()", PQTX__KIND_OTHER},
+    {"VACUUM", PQTX__KIND_OTHER},
+    {"DEALLOCATE ALL", PQTX__KIND_OTHER},
+    {"DISCARD ALL", PQTX__KIND_OTHER},
+    {"DO ''", PQTX__KIND_OTHER},
+    {"LISTEN a", PQTX__KIND_OTHER},
+    {"SELECTION", PQTX__KIND_OTHER},
+    {"SELECT_ 1", PQTX__KIND_OTHER},
+    {"UPDATE1", PQTX__KIND_OTHER},
+    {"WITHOUT", PQTX__KIND_OTHER},
+    {"CALLS", PQTX__KIND_OTHER},
+    {"\"SELECT\" 1", PQTX__KIND_OTHER},
+};
+
+/* In front of the first word may stand what means nothing. */
+START_TEST(the_first_word_tells_what_a_statement_is)
+{
+    static const char *const before[] = {
+        "", " \t\n", ";; ", "-- UPDATE\n", "/* CALL */", "/* /* ; */ */--\r;"};
+    for (int i = 0; i < COUNT(before); i++) {
+        char sql[128];
+        snprintf(sql, sizeof sql, "%s%s", before[i], kinds[_i].sql);
+        ck_assert_msg(pqtx__statement_kind(sql) == kinds[_i].kind, "%d, expected %d: %s",
+                      (int)pqtx__statement_kind(sql), (int)kinds[_i].kind, sql);
+    }
+}
+END_TEST
+
+/* CALL could commit by itself; what is not known might need a block, or must not have one. */
+START_TEST(plain_statements_are_those_that_need_no_transaction_block)
+{
+    enum pqtx__kind kind = kinds[_i].kind;
+    int plain = kind == PQTX__KIND_READ || kind == PQTX__KIND_WRITE || kind == PQTX__KIND_PLAIN;
+    int reads = plain || kind == PQTX__KIND_CALL;
+    ck_assert_msg(!pqtx__kind_is_plain(kind) == !plain, "%s", kinds[_i].sql);
+    ck_assert_msg(!pqtx__statement_reads(kinds[_i].sql) == !reads, "%s", kinds[_i].sql);
+}
+END_TEST
+
+/* ---- Where it ends, and whether rows come back */
+
+/* What stands before the end. */
+static const char *until_end(const char *sql)
+{
+    static char text[256];
+    const char *end = pqtx__statement_end(sql);
+    ck_assert_msg(end >= sql && end <= sql + strlen(sql), "%s", sql);
+    ck_assert(*end == ';' || *end == '\0');
+    snprintf(text, sizeof text, "%.*s", (int)(end - sql), sql);
+    return text;
+}
+
+START_TEST(a_statement_ends_at_its_own_semicolon)
+{
+    static const char *const pairs[][2] = {
+        {"", ""},
+        {";", ""},
+        {"SELECT 1", "SELECT 1"},
+        {"SELECT 1;", "SELECT 1"},
+        {"SELECT 1 ; SELECT 2;", "SELECT 1 "},
+        {"SELECT ';'", "SELECT ';'"},
+        {"SELECT ';';", "SELECT ';'"},
+        {"SELECT ''';'; ", "SELECT ''';'"},
+        {"SELECT '\\';'", "SELECT '\\'"},
+        {"SELECT E'\\';'; ", "SELECT E'\\';'"},
+        {"SELECT E'''\\';'; '", "SELECT E'''\\';'"},
+        {"SELECT \"\"\";\";", "SELECT \"\"\";\""},
+        {"SELECT e'\\\\'; '", "SELECT e'\\\\'"},
+        {"SELECT \";\";", "SELECT \";\""},
+        {"SELECT \"'\";'", "SELECT \"'\""},
+        {"SELECT '\"';\"", "SELECT '\"'"},
+        {"SELECT $$;$$;", "SELECT $$;$$"},
+        {"SELECT $a$;$$;$b$;$a$;", "SELECT $a$;$$;$b$;$a$"},
+        {"SELECT $a_1$;$a_1$;", "SELECT $a_1$;$a_1$"},
+        {"SELECT $1;$2", "SELECT $1"},
+        {"SELECT $1$;$1$", "SELECT $1$"},   /* no tag begins with a digit */
+        {"SELECT a$b$;$b$", "SELECT a$b$"}, /* the dollar belongs to the name */
+        {"SELECT 1 -- ;\n;", "SELECT 1 -- ;\n"},
+        {"SELECT 1 -- ;\r;", "SELECT 1 -- ;\r"},
+        {"SELECT 1 - - 1;", "SELECT 1 - - 1"},
+        {"SELECT 1 /* ; */;", "SELECT 1 /* ; */"},
+        {"SELECT 1 /* /* ; */ ; */;", "SELECT 1 /* /* ; */ ; */"},
+        {"SELECT 1 / 1 * 1;", "SELECT 1 / 1 * 1"},
+        {"SELECT (1;", "SELECT (1"},
+        {"SELECT ';", "SELECT ';"},
+        {"SELECT E';\\", "SELECT E';\\"},
+        {"SELECT E';\\'", "SELECT E';\\'"},
+        {"SELECT \";", "SELECT \";"},
+        {"SELECT $a$;$a", "SELECT $a$;$a"},
+        {"SELECT $;", "SELECT $"},
+        {"SELECT $a;", "SELECT $a"},
+        {"SELECT 1 /* ;", "SELECT 1 /* ;"},
+        {"SELECT 1 -- ;", "SELECT 1 -- ;"},
+        {"SELECT \xc3\xa9$$;$$;", "SELECT \xc3\xa9$$"},
+        {"SELECT $\xc3\xa9$;$\xc3\xa9$;", "SELECT $\xc3\xa9$;$\xc3\xa9$"},
+    };
+    for (int i = 0; i < COUNT(pairs); i++)
+        ck_assert_str_eq(until_end(pairs[i][0]), pairs[i][1]);
+}
+END_TEST
+
+START_TEST(only_a_returning_clause_of_the_statement_itself_returns)
+{
+    static const char *const returning[] = {
+        "UPDATE t SET a = 1 RETURNING a",
+        "insert into t default values returning *",
+        "DELETE FROM t\nReturning\ta",
+        "UPDATE t SET a = (1)RETURNING(a)",
+        "UPDATE t SET a = ')' RETURNING a",
+        "UPDATE t SET a = (SELECT ')') RETURNING a",
+        "UPDATE t SET a = '\\' RETURNING a",
+        "UPDATE t SET a = E'\\'' RETURNING a",
+        "UPDATE t SET a = $$'$$ RETURNING a",
+        "UPDATE t SET a = \"'\" RETURNING a",
+        "UPDATE t SET a = 1 /* ' */ RETURNING a",
+        "UPDATE t SET a = 1 -- '\nRETURNING a",
+        "; /* ( */ UPDATE t SET a = $1 RETURNING a",
+        "UPDATE t SET a = 1 RETURNING",
+    };
+    static const char *const silent[] = {
+        "",
+        "UPDATE t SET a = 1",
+        "UPDATE t SET a = (SELECT json_value(b, '$' RETURNING int))",
+        "UPDATE t SET a = ' RETURNING a'",
+        "UPDATE t SET a = E'\\' RETURNING a'",
+        "UPDATE t SET a = $$ RETURNING a $$",
+        "UPDATE t SET a = $b$ RETURNING $$ $b$",
+        "UPDATE t SET \"returning\" = 1",
+        "UPDATE t SET a = 1 -- RETURNING a",
+        "UPDATE t SET a = 1 /* RETURNING a */",
+        "/* RETURNING a */ UPDATE t SET a = 1",
+        "-- RETURNING a\nUPDATE t SET a = 1",
+        "UPDATE t SET returning_ = 1, _returning = 2, returning$ = 3, returning4 = 4",
+        "UPDATE t SET returned = 1",
+        "UPDATE t SET \xc3\xa9returning = 1, returning\xc3\xa9 = 2",
+        "UPDATE t SET a = ( RETURNING a",
+    };
+    for (int i = 0; i < COUNT(returning); i++)
+        ck_assert_msg(pqtx__statement_returns(returning[i]), "%s", returning[i]);
+    for (int i = 0; i < COUNT(silent); i++)
+        ck_assert_msg(!pqtx__statement_returns(silent[i]), "%s", silent[i]);
+}
+END_TEST
+
+/* ---- Any text at all */
+
 /* A copy of exactly its size, so that a look behind it is seen. */
 static const char *fault_of(const char *sql)
 {
@@ -196,6 +382,8 @@ static const char *fault_of(const char *sql)
     ck_assert_ptr_nonnull(copy);
     memcpy(copy, sql, size);
     const char *why = fault(copy);
+    pqtx__statement_returns(copy);
+    until_end(copy);
     free(copy);
     return why;
 }
@@ -257,10 +445,10 @@ END_TEST
 START_TEST(no_text_leads_past_its_end)
 {
     start_random();
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 20000; i++) {
         char sql[32] = "";
         for (size_t n = random_below(sizeof sql); n > 0; n--)
-            sql[n - 1] = random_of("//**--;\n\r cCoOmMiItTeEnNdD\"'$_\x80\xff");
+            sql[n - 1] = random_of("//**--;\n\r cCoOmMiItTeEnNdDrRuUgG()\\\"''$$_1\x80\xff");
         fault_of(sql);
         pqtx__statement_locks(sql);
         pqtx__statement_has_from(sql);
@@ -327,6 +515,11 @@ int main(void)
     tcase_add_loop_test(tcase, all_other_statements_are_let_through, 0, COUNT(allowed));
     tcase_add_test(tcase, a_refusal_says_what_to_call_instead);
     tcase_add_test(tcase, deeply_nested_comments_come_to_an_end);
+    tcase_add_loop_test(tcase, the_first_word_tells_what_a_statement_is, 0, COUNT(kinds));
+    tcase_add_loop_test(tcase, plain_statements_are_those_that_need_no_transaction_block, 0,
+                        COUNT(kinds));
+    tcase_add_test(tcase, a_statement_ends_at_its_own_semicolon);
+    tcase_add_test(tcase, only_a_returning_clause_of_the_statement_itself_returns);
     tcase_add_test(tcase, a_refused_word_is_found_in_any_spelling);
     tcase_add_test(tcase, no_text_leads_past_its_end);
     tcase_add_loop_test(tcase, a_locking_clause_is_seen, 0, COUNT(locking));

@@ -61,6 +61,30 @@ START_TEST(integers_are_written_in_decimal)
 }
 END_TEST
 
+/* Each number of digits, and both sides of where one more begins. */
+START_TEST(integers_of_any_length_are_written_whole)
+{
+    char expected[32];
+    int64_t power = 1;
+    for (int digits = 1; digits <= 19; digits++) {
+        for (int step = -1; step <= 1; step++)
+            for (int sign = -1; sign <= 1; sign += 2) {
+                snprintf(expected, sizeof expected, "%lld", (long long)(sign * (power + step)));
+                ck_assert_str_eq(text_of(pqtx_int(sign * (power + step))), expected);
+            }
+        if (digits < 19)
+            power *= 10;
+    }
+    start_random();
+    for (int i = 0; i < 2000; i++) {
+        int64_t integer = (int64_t)(random_bits() >> random_below(64));
+        integer = i % 2 ? integer : -integer;
+        snprintf(expected, sizeof expected, "%lld", (long long)integer);
+        ck_assert_str_eq(text_of(pqtx_int(integer)), expected);
+    }
+}
+END_TEST
+
 START_TEST(truth_is_one_letter)
 {
     ck_assert_str_eq(text_of(pqtx_bool(0)), "f");
@@ -300,6 +324,77 @@ START_TEST(a_long_text_has_memory_of_its_own)
 }
 END_TEST
 
+static void keep(int count, const pqtx_value *values)
+{
+    const char *why = NULL;
+    pqtx__params_free(&params);
+    ck_assert_int_eq(pqtx__params_keep(&params, count, values, &why), PQTX_OK);
+    ck_assert_ptr_null(why);
+    ck_assert_int_eq(params.count, count);
+}
+
+/* In a small list and in one that has memory of its own. */
+START_TEST(what_is_kept_outlives_the_callers_buffers)
+{
+    static const size_t lens[] = {1, 5, SMALL_TEXT / 2 - 1, SMALL_TEXT, 10 * SMALL_TEXT};
+    for (int i = 0; i < COUNT(lens); i++) {
+        size_t len = lens[i];
+        char *text = malloc(len), *bytes = malloc(len);
+        ck_assert(text && bytes);
+        memset(text, 't', len);
+        memset(bytes, 'b', len);
+        bytes[len / 2] = '\0';
+        pqtx_value values[] = {pqtx_bytes(bytes, len), pqtx_text_n(text, len),
+                               pqtx_bytes(bytes, len), PQTX_INT(INT64_MIN)};
+        keep(COUNT(values), values);
+        memset(text, '?', len);
+        memset(bytes, '?', len);
+        free(text);
+        free(bytes);
+        memset(values, 0, sizeof values);
+        for (int at = 0; at <= 2; at += 2) {
+            ck_assert_uint_eq(params.types[at], 17); /* bytea */
+            ck_assert_int_eq(params.formats[at], 1);
+            ck_assert_int_eq(params.lengths[at], (int)len);
+            for (size_t j = 0; j < len; j++)
+                ck_assert_int_eq(params.values[at][j], j == len / 2 ? '\0' : 'b');
+        }
+        ck_assert_uint_eq(strlen(params.values[1]), len);
+        ck_assert_uint_eq(strspn(params.values[1], "t"), len);
+        ck_assert_str_eq(params.values[3], "-9223372036854775808");
+    }
+}
+END_TEST
+
+/* No bytes are not NULL. */
+START_TEST(no_bytes_are_kept_as_such)
+{
+    char big[SMALL_TEXT] = "";
+    keep(PQTX_ARGS(PQTX_BYTES("", 0)));
+    ck_assert_ptr_nonnull(params.values[0]);
+    ck_assert_int_eq(params.lengths[0], 0);
+    keep(PQTX_ARGS(PQTX_BYTES(big, sizeof big), PQTX_BYTES("", 0), PQTX_NULL));
+    ck_assert_ptr_null(params.heap);
+    ck_assert_ptr_nonnull(params.values[1]);
+    ck_assert_ptr_null(params.values[2]);
+    keep(PQTX_ARGS(PQTX_BYTES(big, sizeof big), PQTX_INT(1), PQTX_BYTES("", 0)));
+    ck_assert_ptr_nonnull(params.heap);
+    ck_assert_ptr_nonnull(params.values[2]);
+}
+END_TEST
+
+START_TEST(what_is_kept_is_refused_for_the_same_reasons)
+{
+    const pqtx_value wrong[] = {
+        pqtx_text_n("a\0b", 3), pqtx_bytes("x", INT_MAX), {.type = PQTX_TYPE_INT, .reserved = 1}};
+    for (int i = 0; i < COUNT(wrong); i++) {
+        const char *why = NULL;
+        ck_assert_int_eq(pqtx__params_keep(&params, 1, &wrong[i], &why), PQTX_MISUSE);
+        ck_assert_ptr_nonnull(why);
+    }
+}
+END_TEST
+
 START_TEST(freeing_twice_is_harmless)
 {
     pqtx_value values[100];
@@ -418,6 +513,8 @@ START_TEST(any_values_are_written_or_refused)
         }
         if (wrong)
             assert_refused(count, values);
+        else if (round % 2)
+            keep(count, values);
         else
             encode(count, values);
         for (int i = 0; i < count; i++) {
@@ -699,6 +796,71 @@ START_TEST(each_row_and_column_is_found)
 }
 END_TEST
 
+/* ---- How many rows */
+
+/* An answer without columns, with this tag: there is no other way to have one without a server. */
+static const PGresult *tagged(const char *tag)
+{
+    clear_result();
+    result = PQmakeEmptyPGresult(NULL, PGRES_COMMAND_OK);
+    strcpy(PQcmdStatus(result), tag);
+    return result;
+}
+
+START_TEST(affected_rows_are_in_the_tag)
+{
+    static const struct {
+        const char *tag;
+        int64_t rows;
+    } tags[] = {
+        {"INSERT 0 1", 1}, {"INSERT 0 0", 0}, {"INSERT 0 123", 123},
+        {"UPDATE 0", 0},   {"UPDATE 7", 7},   {"UPDATE 5000000000", 5000000000},
+        {"DELETE 2", 2},   {"MERGE 3", 3},    {"MERGE 0", 0},
+        {"SELECT 4", 4}, /* CREATE TABLE … AS */
+    };
+    for (int i = 0; i < COUNT(tags); i++) {
+        int64_t rows = 42;
+        ck_assert_int_eq(pqtx_get_rows(tagged(tags[i].tag), &rows), PQTX_OK);
+        ck_assert_int_eq(rows, tags[i].rows);
+    }
+}
+END_TEST
+
+START_TEST(returned_rows_are_counted_whatever_the_tag)
+{
+    int64_t rows = 42;
+    ck_assert_int_eq(pqtx_get_rows(column("1"), &rows), PQTX_OK);
+    ck_assert_int_eq(rows, 1);
+    strcpy(PQcmdStatus(result), "UPDATE 7");
+    ck_assert_int_eq(pqtx_get_rows(result, &rows), PQTX_OK);
+    ck_assert_int_eq(rows, 1);
+    clear_result();
+    result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
+    strcpy(PQcmdStatus(result), "SELECT 0");
+    ck_assert_int_eq(pqtx_get_rows(result, &rows), PQTX_OK);
+    ck_assert_int_eq(rows, 0);
+}
+END_TEST
+
+START_TEST(what_counts_no_rows_is_misuse)
+{
+    static const char *const tags[] = {"",           "BEGIN", "SET",          "CALL",
+                                       "LOCK TABLE", "DO",    "CREATE TABLE", "MERGER 3"};
+    int64_t rows = 42;
+    for (int i = 0; i < COUNT(tags); i++)
+        ck_assert_int_eq(pqtx_get_rows(tagged(tags[i]), &rows), PQTX_MISUSE);
+    ck_assert_int_eq(pqtx_get_rows(NULL, &rows), PQTX_MISUSE);
+    ck_assert_int_eq(pqtx_get_rows(tagged("UPDATE 1"), NULL), PQTX_MISUSE);
+    clear_result();
+    result = PQmakeEmptyPGresult(NULL, PGRES_FATAL_ERROR);
+    ck_assert_int_eq(pqtx_get_rows(result, &rows), PQTX_MISUSE);
+    clear_result();
+    result = PQmakeEmptyPGresult(NULL, PGRES_EMPTY_QUERY);
+    ck_assert_int_eq(pqtx_get_rows(result, &rows), PQTX_MISUSE);
+    ck_assert_int_eq(rows, 42);
+}
+END_TEST
+
 /* ---- A locale with a decimal comma */
 
 static bool has_comma(const char *locale)
@@ -749,6 +911,7 @@ int main(void)
     TCase *tcase = tcase_create("parameters");
     tcase_add_checked_fixture(tcase, NULL, free_params);
     tcase_add_test(tcase, integers_are_written_in_decimal);
+    tcase_add_test(tcase, integers_of_any_length_are_written_whole);
     tcase_add_test(tcase, truth_is_one_letter);
     tcase_add_test(tcase, short_reals_stay_short);
     tcase_add_test(tcase, reals_without_a_finite_value_have_the_servers_names);
@@ -764,6 +927,9 @@ int main(void)
     tcase_add_test(tcase, args_are_a_count_and_an_array);
     tcase_add_test(tcase, a_few_small_values_need_no_memory);
     tcase_add_test(tcase, a_long_text_has_memory_of_its_own);
+    tcase_add_test(tcase, what_is_kept_outlives_the_callers_buffers);
+    tcase_add_test(tcase, no_bytes_are_kept_as_such);
+    tcase_add_test(tcase, what_is_kept_is_refused_for_the_same_reasons);
     tcase_add_test(tcase, freeing_twice_is_harmless);
     tcase_add_test(tcase, there_may_be_65535_values);
     tcase_add_test(tcase, any_values_are_written_or_refused);
@@ -784,6 +950,9 @@ int main(void)
     tcase_add_test(tcase, a_binary_column_is_misuse);
     tcase_add_test(tcase, a_getter_needs_a_place_for_its_answer);
     tcase_add_test(tcase, each_row_and_column_is_found);
+    tcase_add_test(tcase, affected_rows_are_in_the_tag);
+    tcase_add_test(tcase, returned_rows_are_counted_whatever_the_tag);
+    tcase_add_test(tcase, what_counts_no_rows_is_misuse);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("locale");

@@ -46,7 +46,7 @@ struct cut {
     size_t one_in, done;
     struct counter {
         struct cut_count whole;
-        size_t messages, bytes; /* of the flight that has not ended */
+        size_t bytes; /* of the flight that has not ended */
     } counter[2];
     struct line lines[LINES_MAX];
 };
@@ -54,7 +54,7 @@ struct cut {
 /* libpq knows how to get there; its socket is taken before a byte was sent. */
 static int connect_to_server(void)
 {
-    PGconn *conn = PQconnectStart(test_conninfo());
+    PGconn *conn = PQconnectStart(pool_conninfo());
     int fd = PQsocket(conn) < 0 ? -1 : dup(PQsocket(conn));
     PQfinish(conn);
     if (fd >= 0)
@@ -110,14 +110,14 @@ static bool is_due(struct cut *cut, enum cut_from from, enum cut_where where, si
 
 static void end_message(struct counter *counter, bool ends_flight)
 {
-    counter->whole.messages++;
-    counter->messages++;
+    struct cut_count *whole = &counter->whole;
+    whole->messages++;
     if (!ends_flight)
         return;
-    counter->whole.flights++;
-    counter->whole.last_messages = counter->messages;
-    counter->whole.last_bytes = counter->bytes;
-    counter->messages = counter->bytes = 0;
+    if (whole->flights < CUT_FLIGHTS_MAX)
+        whole->bytes[whole->flights] = counter->bytes;
+    whole->flights++;
+    counter->bytes = 0;
 }
 
 /* How many of the bytes may pass before the point, if it is among them. */
@@ -216,7 +216,7 @@ struct cut *cut_open(void)
     listen_in(cut);
     /* Of a keyword twice the last one counts; and a relay reads no TLS. */
     snprintf(cut->conninfo, sizeof cut->conninfo,
-             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", test_conninfo(),
+             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", pool_conninfo(),
              cut->directory);
     ck_assert(pipe(cut->wake) == 0);
     pthread_mutex_init(&cut->lock, NULL);

@@ -9,11 +9,11 @@
 struct cut;
 
 /* Listens on a Unix socket in a fresh directory; a thread relays to the server that
- * test_conninfo() names. */
+ * pool_conninfo() names. */
 struct cut *cut_open(void);
 void cut_close(struct cut *cut);
 
-/* test_conninfo(), led through the relay; lives as long as it. */
+/* pool_conninfo(), led through the relay; lives as long as it. */
 const char *cut_conninfo(const struct cut *cut);
 
 enum cut_from { CUT_CLIENT, CUT_SERVER };
@@ -30,10 +30,12 @@ struct cut_point {
 /* Counts anew from here on, and cuts at the point, once; with NULL nowhere. */
 void cut_arm(struct cut *cut, const struct cut_point *point);
 
-/* Whole messages and flights since then, and how much of that the last flight was. */
+/* Whole messages and flights since then, and how many bytes each of the first flights had. */
+#define CUT_FLIGHTS_MAX 16
+
 struct cut_count {
     size_t messages, flights;
-    size_t last_messages, last_bytes;
+    size_t bytes[CUT_FLIGHTS_MAX];
 };
 struct cut_count cut_count(struct cut *cut, enum cut_from from);
 

@@ -160,12 +160,24 @@ struct departure {
     pqtx_fault fault;
 };
 
+/* What a pooler has not yet passed on is lost when its client goes. */
+static void wait_until_passed_on(void)
+{
+    PGconn *session = open_session();
+    wait_until_true(session, "SELECT count(*) = 0 FROM pg_stat_activity"
+                             " WHERE application_name = current_setting('application_name')"
+                             " AND state = 'idle in transaction'");
+    PQfinish(session);
+}
+
 static pqtx_fault depart(pqtx_point point, uint32_t attempt, void *arg)
 {
     struct departure *departure = arg;
     (void)attempt;
     if (point != departure->point)
         return PQTX_FAULT_NONE;
+    if (is_pooled() && point == PQTX_POINT_COMMIT_SENT)
+        wait_until_passed_on();
     atomic_store(&departure->clock.away, true);
     return departure->fault;
 }
@@ -181,7 +193,7 @@ pqtx_ticket leave_in_doubt(pqtx_doubt in_doubt, int64_t id, bool before)
     pqtx_pool *pool;
     struct trial trial;
     runaway_init(&departure.clock);
-    options.conninfo = test_conninfo();
+    options.conninfo = pool_conninfo();
     options.clock = &departure.clock.clock;
     assert_status(pqtx_pool_open(&options, &pool, &error), PQTX_OK, &error);
     trial_init(&trial, pool, in_doubt);
@@ -210,16 +222,4 @@ void close_gate(PGconn *holder)
 void open_gate(PGconn *holder)
 {
     sql(holder, "SELECT pg_advisory_unlock(735117400)");
-}
-
-int wait_for_blocked(PGconn *monitor, int holder_pid)
-{
-    char query[128], condition[160];
-    snprintf(query, sizeof query,
-             "SELECT coalesce(max(pid), 0) FROM pg_stat_activity"
-             " WHERE %d = ANY (pg_blocking_pids(pid))",
-             holder_pid);
-    snprintf(condition, sizeof condition, "SELECT (%s) > 0", query);
-    wait_until_true(monitor, condition);
-    return (int)ask_int(monitor, query);
 }

@@ -70,7 +70,4 @@ pqtx_ticket leave_in_doubt(pqtx_doubt in_doubt, int64_t id, bool before);
 void close_gate(PGconn *holder);
 void open_gate(PGconn *holder);
 
-/* A backend that waits for this one; asks until there is one. */
-int wait_for_blocked(PGconn *monitor, int holder_pid);
-
 #endif

@@ -16,6 +16,7 @@
 
 #define STARTUP "(startup)"
 #define SYNC    "(sync)"
+#define PARSE   "(parse) "
 
 /* What begins a flight that is a transaction without BEGIN. */
 #define IMPLICIT "SELECT WHERE pg_catalog.set_config("
@@ -108,12 +109,13 @@ static void perform(struct fake *fake, struct fake_connection *c, const char *sc
 
 /* ---- what it answers */
 
-/* The script for this text, the caller's; NULL if there is none. */
-static char *take_rule(struct fake *fake, const char *text)
+/* The script for this text, the caller's; NULL if there is none.  `kind` goes in front of it. */
+static char *take_rule_of(struct fake *fake, const char *kind, const char *text)
 {
+    size_t kind_len = strlen(kind);
     for (size_t i = 0; i < fake->rule_count; i++) {
         struct fake_rule *rule = &fake->rules[i];
-        if (!strstr(text, rule->text))
+        if (strncmp(rule->text, kind, kind_len) != 0 || !strstr(text, rule->text + kind_len))
             continue;
         if (rule->always)
             return strdup(rule->script);
@@ -123,6 +125,21 @@ static char *take_rule(struct fake *fake, const char *text)
         return script;
     }
     return NULL;
+}
+
+static char *take_rule(struct fake *fake, const char *text)
+{
+    return take_rule_of(fake, "", text);
+}
+
+/* Parse is answered by the statement's script for it; false if there is none. */
+static bool parse_by_script(struct fake *fake, struct fake_connection *c)
+{
+    char *script = take_rule_of(fake, PARSE, c->sql);
+    if (script)
+        perform(fake, c, script);
+    free(script);
+    return script != NULL;
 }
 
 static void answer_by_itself(struct fake *fake, struct fake_connection *c)
@@ -172,6 +189,8 @@ static void run_statement(struct fake *fake, struct fake_connection *c)
     c->not_begun = false;
     ck_assert_msg(c->state != 'I' || c->implicit || !(writes || commits),
                   "outside a transaction: %s", c->sql);
+    if (!c->named && parse_by_script(fake, c))
+        return;
     perform(fake, c, c->named ? "bound" : "parsed; bound");
     char *script = take_rule(fake, c->sql);
     if (!script) {
@@ -214,7 +233,7 @@ static void parse(struct fake *fake, struct fake_connection *c, const char *name
 {
     const char *sql = name + strlen(name) + 1;
     snprintf(c->sql, sizeof c->sql, "%s", sql);
-    if (!*name || c->skipping)
+    if (!*name || c->skipping || parse_by_script(fake, c))
         return;
     ck_assert_int_lt(c->prepared_count, (int)(sizeof c->prepared / sizeof c->prepared[0]));
     struct prepared *prepared = &c->prepared[c->prepared_count++];

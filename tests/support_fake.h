@@ -65,7 +65,8 @@ void fake_close(struct fake *fake);
  *
  * ParseComplete, BindComplete and, where no columns follow, NoData go in front by themselves.
  * After `fatal` and `panic` the connection is mute.  What a script for "(sync)" says goes in front
- * of ReadyForQuery; one for "(startup)" is all that a new connection hears. */
+ * of ReadyForQuery; one for "(startup)" is all that a new connection hears; one for "(parse) TEXT"
+ * is all that follows the Parse of such a statement. */
 void fake_on(struct fake *fake, const char *text, const char *script);
 void fake_always(struct fake *fake, const char *text, const char *script);
 

@@ -55,7 +55,7 @@ pqtx_pool *open_pool_on(struct fake_clock *fake, int max_count)
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
     pqtx_pool *pool;
-    options.conninfo = test_conninfo();
+    options.conninfo = pool_conninfo();
     options.max_count = max_count;
     options.clock = &fake->clock;
     assert_status(pqtx_pool_open(&options, &pool, &error), PQTX_OK, &error);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 
 static const char *given(const char *name)
@@ -42,6 +43,27 @@ PGconn *pooler_session(const char *conninfo)
     PGconn *session = PQconnectdb(conninfo);
     ck_assert_msg(PQstatus(session) == CONNECTION_OK, "%s", PQerrorMessage(session));
     return session;
+}
+
+int pooler_clients(const char *database)
+{
+    int count = 0;
+    PGconn *console = pooler_session(given("PQTX_TEST_POOLER_ADMIN"));
+    PGresult *clients = PQexec(console, "SHOW CLIENTS");
+    int column = PQfnumber(clients, "database");
+    ck_assert_msg(column >= 0, "%s", PQerrorMessage(console));
+    for (int row = 0; row < PQntuples(clients); row++)
+        count += strcmp(PQgetvalue(clients, row, column), database) == 0;
+    PQclear(clients);
+    PQfinish(console);
+    return count;
+}
+
+void pooler_do(const char *command)
+{
+    PGconn *console = pooler_session(given("PQTX_TEST_POOLER_ADMIN"));
+    sql(console, command);
+    PQfinish(console);
 }
 
 static pid_t pooler_pid(void)

@@ -15,6 +15,12 @@ const char *pooler_one_conninfo(void);
 pqtx_pool *pooler_pool(const char *conninfo, int max_count);
 PGconn *pooler_session(const char *conninfo);
 
+/* How many clients it has in this database of its own. */
+int pooler_clients(const char *database);
+
+/* A command for its console: "RECONNECT", "PAUSE pooled", … */
+void pooler_do(const char *command);
+
 /* Kills the pooler without a word, and waits until its successor takes connections. */
 void pooler_kill(void);
 

@@ -221,7 +221,7 @@ static void listen_in(struct proxy *proxy)
 struct proxy *proxy_open(void)
 {
     struct proxy *proxy = calloc(1, sizeof *proxy);
-    PGconn *session = open_session();
+    PGconn *session = open_own();
     ck_assert_ptr_nonnull(proxy);
     snprintf(proxy->server_host, sizeof proxy->server_host, "%s", PQhost(session));
     snprintf(proxy->server_port, sizeof proxy->server_port, "%s", PQport(session));
@@ -229,7 +229,7 @@ struct proxy *proxy_open(void)
     listen_in(proxy);
     /* Of a keyword twice the last one counts; and a proxy reads no TLS. */
     snprintf(proxy->conninfo, sizeof proxy->conninfo,
-             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", test_conninfo(),
+             "%s host=%s port=5432 hostaddr='' sslmode=disable gssencmode=disable", pool_conninfo(),
              proxy->directory);
     ck_assert(pipe(proxy->wake) == 0);
     pthread_mutex_init(&proxy->lock, NULL);

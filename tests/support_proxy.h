@@ -5,11 +5,11 @@
 struct proxy;
 
 /* Listens on a Unix socket in a fresh directory; a thread relays.  It is the test server that
- * test_conninfo() names. */
+ * pool_conninfo() names. */
 struct proxy *proxy_open(void);
 void proxy_close(struct proxy *proxy);
 
-/* test_conninfo(), led through the proxy; lives as long as the proxy. */
+/* pool_conninfo(), led through the proxy; lives as long as the proxy. */
 const char *proxy_conninfo(const struct proxy *proxy);
 
 /* From now on nothing passes in either direction, while every connection stands and new ones are

@@ -4,6 +4,7 @@
  * pqtx_options.event_id an attempt begins by writing that row: a second run with the same id waits
  * for the first, within lock_timeout, and then returns PQTX_DONE_BEFORE without running its body.
  * Row and work commit together or not at all, so the id is never "in progress" for ever.
+ * In pqtx_run_one() and pqtx_run() alike; in the former the row costs no round trip of its own.
  *
  * The same table proves what became of a COMMIT whose answer was lost: see resolve.h.
  * Sound at every isolation level. */

@@ -20,8 +20,9 @@ extern "C" {
 /* Runs one statement with $1 … $count and commits it, if it returns or affects as many rows as
  * `expected`; PQTX_ANY_ROWS takes any number.  PQTX_NO_MATCH (too few) and PQTX_TOO_MANY roll back.
  *
- * *result (or NULL) gets the answer, the caller's to PQclear(); NULL unless PQTX_OK.  Where a count
- * was expected and the statement has no RETURNING, there is nothing in it, its tag included.
+ * *result (or NULL) gets the answer, the caller's to PQclear(); NULL unless PQTX_OK, and even then
+ * where the answer was lost and the outcome found out, by token or event_id.  Where a count was
+ * expected and the statement has no RETURNING, there is nothing in it, its tag included.
  * Returns what pqtx_run() would. */
 PQTX_API pqtx_status pqtx_run_one(pqtx_pool *pool, const pqtx_options *options, const char *sql,
                                   int count, const pqtx_value *values, int64_t expected,
@@ -55,11 +56,13 @@ typedef struct pqtx_item {
 /* Runs many statements, each a transaction by itself, up to 64 under way at once on one connection:
  * a round trip for all of them, where each alone would take one.  One that fails does not keep the
  * others from committing; one that lost a race is begun again by itself.  They are independent: in
- * which order they commit is not said, and two of them must not wait for one another's locks.
+ * which order they commit is not said, and two of them must not wait for one another's locks.  The
+ * deadline counts anew for each 64.
  *
  * PQTX_OK if all of them committed; else the status of the first that did not, `error` (or NULL) is
  * its error, and error->call its place, from 1.  An event_id in the options is PQTX_MISUSE: it
- * would stand for all of them. */
+ * would stand for all of them.  Where call is 0, items that were not touched keep
+ * PQTX_OUTCOME_OPEN. */
 PQTX_API pqtx_status pqtx_run_each(pqtx_pool *pool, const pqtx_options *options, pqtx_item *items,
                                    size_t item_count, pqtx_error *error);
 

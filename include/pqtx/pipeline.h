@@ -5,27 +5,32 @@
  *
  *     while (pqtx_attempt(tx)) {
  *         pqtx_pipeline(tx);
- *         pqtx_update_one(tx, "UPDATE account SET value = value - $2 WHERE id = $1 AND value >=
- * $2", PQTX_ARGS(PQTX_INT(from), PQTX_INT(amount))); pqtx_update_one(tx, "UPDATE account SET value
- * = value + $2 WHERE id = $1", PQTX_ARGS(PQTX_INT(to), PQTX_INT(amount))); pqtx_commit(tx);
+ *         pqtx_update_one(tx, take, PQTX_ARGS(PQTX_INT(from), PQTX_INT(amount)));
+ *         pqtx_update_one(tx, give, PQTX_ARGS(PQTX_INT(to), PQTX_INT(amount)));
+ *         pqtx_commit(tx);
  *     }
  *
  * So no lock is held while anything travels, which is what limits the rate on one row.  PQTX_OK
  * from a call means that it is queued.  What it hands out (a result, a count) is filled in when the
  * flight lands: in pqtx_flush(), in a call that cannot wait, or in pqtx_commit(); until then
- * *result is NULL and *rows is 0, and the variables must live as long.
+ * *result is NULL and *rows is 0, and the variables must live as long: in pqtx_run(), which commits
+ * after the body has returned, longer than the body's own.  A queue of 1000 statements, or about a
+ * mebibyte, is sent without being asked.
  *
- * How many rows a call must have is checked by the server, in the same flight: pqtx_update_one()
- * and its like become a WITH query that fails if the count is wrong, so that nothing is committed,
- * and the failure comes back as the status of that call, with its number in pqtx_error.call.
+ * How many rows a call must have is checked before COMMIT, and where that is in the same flight, by
+ * the server: there pqtx_update_one() and its like become a WITH query that fails if the count is
+ * wrong, so that nothing is committed, and the failure comes back as the status of that call, with
+ * its number in pqtx_error.call.  PostgreSQL refuses such a query (0A000, PQTX_BAD_STATEMENT) where
+ * the table has rules; without an expectation the statement is sent as it is.
  *
- * What needs an answer lands what is queued, in the same round trip as itself: pqtx_try_lock(),
- * pqtx_savepoint(), and a statement with an expectation that no WITH query can hold (one that
- * begins with WITH itself, MERGE, CALL, SHOW, …).  Sound wherever the same calls are without it.
+ * What needs an answer lands what is queued, in the same round trip as itself: pqtx_try_lock(), and
+ * a statement with an expectation that no WITH query can hold (one that begins with WITH itself,
+ * MERGE, CALL, SHOW, …).  pqtx_savepoint() lands what is queued before its work, and again what is
+ * queued at the end of it.  Sound wherever the same calls are without it.
  *
  * The whole last flight is "committing": if its answer is lost, the outcome is in doubt, unless the
  * server had already said that a statement failed.  Of the ways to resolve that, only
- * PQTX_DOUBT_TOKEN works: an xid would be in the answer that was lost.
+ * PQTX_DOUBT_TOKEN works, and a READ ONLY access: an xid would be in the answer that was lost.
  *
  * A flight that is also the first of its transaction goes without BEGIN and COMMIT where isolation
  * and access are the session's own, on a pool's connection to the server itself: the server takes
@@ -55,9 +60,10 @@ PQTX_API uint32_t pqtx_queued(const pqtx_tx *tx);
  * flight has landed, until the next pqtx_attempt() or pqtx_free(), after pqtx_commit() too.
  *
  * PQTX_OK, *result as pqtx_exec() gives it (NULL or without rows where the call has none to give),
- * and *rows the rows returned or affected; the status with which it failed; the attempt's, if it
- * did not run for that; PQTX_MISUSE if there is no such call or it has not landed.  `result` and
- * `rows` may be NULL. */
+ * and *rows the rows returned or affected; the attempt's status, if this call or another one of its
+ * flight failed, or it was not sent for that; PQTX_MISUSE if there is no such call or it has not
+ * landed.  Not PQTX_OK where the answer was lost, even if it was found out that the transaction
+ * committed.  `result` and `rows` may be NULL. */
 PQTX_API pqtx_status pqtx_answer(const pqtx_tx *tx, uint32_t call, const PGresult **result,
                                  int64_t *rows);
 

@@ -27,29 +27,32 @@ extern "C" {
 
 /* A statement that a connection meets again is prepared on it, its Parse in front of it in the same
  * round trip; a connection knows 128 statements of at most 8192 bytes, and forgets the one that was
- * not used for longest.  Behind a pooler that loses prepared statements (26000, 42P05) one attempt
- * is begun again, and from then on the pool prepares nothing.  This flag is for poolers that do
- * worse, and for statements that must be planned anew each time. */
-#define PQTX_POOL_PREPARE_NEVER 0x4u
+ * not used for longest.  Not behind a pooler, where what is prepared stays with a session that is
+ * somebody else's next.
+ *
+ * NEVER: for statements that must be planned anew each time.  ALWAYS: also behind a pooler, for one
+ * that keeps track of prepared statements itself (PgBouncer from 1.21 on, max_prepared_statements);
+ * where it then does not know one (26000, 42P05), the attempt is begun again, and from then on the
+ * pool prepares nothing. */
+#define PQTX_POOL_PREPARE_NEVER  0x4u
+#define PQTX_POOL_PREPARE_ALWAYS 0x8u
 
 typedef struct pqtx_pool_options {
     size_t size;
     const char *conninfo; /* libpq's: key=value or URI; NULL or "": libpq's environment and
-                           * defaults. Handed over whole, several hosts and target_session_attrs
-                           * included; only fallback_application_name is added.  Its
-                           * connect_timeout has no effect (libpq honours it in blocking calls
-                           * only), so a host that takes a connection and then says nothing keeps
-                           * libpq from the next one.  Copied. */
+                           * defaults.  Only fallback_application_name is added.  Its
+                           * connect_timeout holds for each host.  Several hosts: below.  Copied. */
     int32_t max_count;    /* connections at most; 0: 8 */
     int32_t min_count;    /* kept open in spite of the idle limit; 0: none */
     uint32_t flags;       /* PQTX_POOL_… */
     uint32_t reserved;    /* 0 */
 
-    int64_t connect_timeout_ms; /* for one connection; 0: 10000; never past the deadline */
+    int64_t connect_timeout_ms; /* for one connection, all its hosts; 0: 10000; never past the
+                                 * deadline */
     int64_t acquire_timeout_ms; /* waiting for a free one; 0: up to the deadline */
     int64_t idle_limit_ms;  /* idle for longer: closed when the next one comes back; 0: 600000 */
     int64_t age_limit_ms;   /* older: closed instead of handed out; 0: 3600000 */
-    int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 1000 */
+    int64_t check_after_ms; /* idle for longer: look whether the socket was closed; 0: 100 */
 
     /* The retry budget: a start earns retry_percent / 100 further attempts, a further attempt
      * spends one, and retry_burst can be saved up.  With nothing left a run ends with its last
@@ -64,6 +67,25 @@ typedef struct pqtx_pool_options {
 #define PQTX_POOL_OPTIONS PQTX_SIZED(pqtx_pool_options)
 
 PQTX_API pqtx_status pqtx_pool_options_init(pqtx_pool_options *options, size_t size);
+
+/* Several hosts in the connection string, in the environment or in a service file, as they are when
+ * the pool is opened, are tried one by one, for each connection anew: first the one that worked
+ * last, then the others in their order; at random with load_balance_hosts=random.  With
+ * target_session_attrs=any the order of the list is a preference, and another one than its first
+ * comes first only after one before it was silent.
+ *
+ * Each has connect_timeout, and no more than an equal part of the time left for those still to be
+ * tried, so that one that takes a connection and then says nothing does not keep the others from
+ * their turn; the last one has all the rest.  A name with several addresses is one host.
+ *
+ * The next host is tried after silence, after a connection that ended without a word, where the
+ * server is not what target_session_attrs asks for, is starting or stopping, or a pooler has no
+ * connection.  What another host would not mend ends the search, as it does with libpq: a wrong
+ * password, no such database, too many connections.  With prefer-standby all are tried as standbys,
+ * and then all again as anything.
+ *
+ * Where all fail, the error is that of one of them: what a server said before silence, and that
+ * before a server that is not what was asked for; of equal ones the first. */
 
 /* Opens a pool and, unless PQTX_POOL_LAZY, makes min_count connections, at least one, which proves
  * that the connection string is right.

@@ -48,7 +48,10 @@ typedef struct pqtx_change {
  *
  * One round trip, no lock is kept when nothing was changed, and each verdict rests on one committed
  * state of the row.  Where the row changed between the two statements that this takes, they are run
- * again, at most five times, then PQTX_BUSY. */
+ * again, at most five times, then PQTX_BUSY.
+ *
+ * In pipeline mode a miss comes with the flight: PQTX_CONDITION_FALSE then has no row, and a row
+ * that changed in between is PQTX_BUSY at once. */
 PQTX_API pqtx_status pqtx_update_if(pqtx_tx *tx, const pqtx_change *change, int count,
                                     const pqtx_value *values, const PGresult **row);
 
