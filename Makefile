@@ -61,9 +61,9 @@ abi     := 0
 floors := size fork status value error clock observer options backoff budget statement guard \
           fault / prepared batch wire hosts backend connect proof ticket \
           / turn lend pool prometheus \
-          / resolver action attempt lead fly call commit claim report tx pipeline savepoint \
+          / resolver action attempt lead fly call commit claim report tx table pipeline savepoint \
           / doubt retry loop handle run one each \
-          / update lock once resolve version
+          / update lock rowlock insert once resolve version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))

@@ -1,7 +1,7 @@
 /* pqtx.h: safe concurrent writes to PostgreSQL, over libpq.
  *
- * Read in this order: run.h (the loop), tx.h (statements in it), update.h and lock.h (helpers),
- * then status.h for what can come back.  pqtx(7) is the tour. */
+ * Read in this order: run.h (the loop), tx.h (statements in it), update.h, insert.h, rowlock.h and
+ * lock.h (helpers), then status.h for what can come back.  pqtx(7) is the tour. */
 #ifndef PQTX_H
 #define PQTX_H
 
@@ -14,6 +14,7 @@
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/insert.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>
@@ -22,8 +23,10 @@
 #include <pqtx/pipeline.h>
 #include <pqtx/pool.h>
 #include <pqtx/resolve.h>
+#include <pqtx/rowlock.h>
 #include <pqtx/run.h>
 #include <pqtx/status.h>
+#include <pqtx/table.h>
 #include <pqtx/ticket.h>
 #include <pqtx/tx.h>
 #include <pqtx/update.h>

@@ -31,6 +31,9 @@ pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *request, ui
 pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__request *request,
                            bool answers);
 
+/* Behind its last statement: sends what waits, if that has become much. */
+pqtx_status pqtx__call_close(pqtx_tx *tx);
+
 /* Notes a call that did not wait: its result, which is taken over; or that it has failed. */
 pqtx_status pqtx__call_landed(pqtx_tx *tx, const struct pqtx__request *request, PGresult *result,
                               int64_t rows);

@@ -286,6 +286,22 @@ size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size)
     return line.len;
 }
 
+/* What the SQLSTATE says by itself, since the status may be another's already. */
+pqtx_status pqtx_status_of_constraint(const pqtx_error *error, const pqtx_constraint *constraints,
+                                      size_t count)
+{
+    const size_t needed = offsetof(pqtx_error, constraint_name) + sizeof error->constraint_name;
+    if (!error || !is_believable(error->size) || (!constraints && count > 0))
+        return PQTX_MISUSE;
+    pqtx_status cause = error->sqlstate[0] ? pqtx_status_of_sqlstate(error->sqlstate) : PQTX_OK;
+    if (error->size < needed || (!pqtx_is_answer(cause) && cause != PQTX_RAISED))
+        return error->status;
+    for (size_t i = 0; i < count; i++)
+        if (constraints[i].name && strcmp(constraints[i].name, error->constraint_name) == 0)
+            return constraints[i].status;
+    return error->status;
+}
+
 const char *pqtx_phase_name(pqtx_phase phase)
 {
     static const char *const names[] = {"none", "connect", "begin", "body", "commit", "rollback"};

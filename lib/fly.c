@@ -110,6 +110,8 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
         pqtx__error_from_result(&tx->error, result, phase);
         if (is_statement_timeout(tx, sent_us))
             tx->error.status = PQTX_TIMEOUT;
+        tx->error.status = pqtx_status_of_constraint(&tx->error, tx->options.constraints,
+                                                     tx->options.constraint_count);
         if (command && tx->guarded && tx->error.statement_position > command->shift)
             tx->error.statement_position -= command->shift;
     }

@@ -49,6 +49,20 @@ static int is_ms(int64_t field)
     return field >= 0 && field <= PQTX__MS_MAX;
 }
 
+static const char *fault_of_constraints(const pqtx_options *o)
+{
+    if (!o->constraints && o->constraint_count > 0)
+        return "options.constraints is NULL, and constraint_count is not 0";
+    for (size_t i = 0; i < o->constraint_count; i++) {
+        const pqtx_constraint *constraint = &o->constraints[i];
+        if (!constraint->name || !*constraint->name || strlen(constraint->name) > 63)
+            return "a name in options.constraints is NULL, empty, or longer than 63 bytes";
+        if (constraint->status < PQTX_USER)
+            return "a status in options.constraints is not from PQTX_USER up";
+    }
+    return NULL;
+}
+
 /* NULL if all is well, else what is not. */
 static const char *fault_of(const pqtx_options *o)
 {
@@ -82,7 +96,7 @@ static const char *fault_of(const pqtx_options *o)
         return "options.ticket has no size (start from PQTX_TICKET)";
     if (!pqtx__clock(o->clock))
         return "options.clock lacks its size or a function";
-    return NULL;
+    return fault_of_constraints(o);
 }
 
 pqtx_status pqtx__options_read(pqtx_options *options, const pqtx_options *given, const char **why)

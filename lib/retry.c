@@ -26,12 +26,19 @@ static const struct retry *retry_of(pqtx_status status)
     return NULL;
 }
 
+/* The mark, or what stands behind one that options.constraints has given its name. */
+static pqtx_status cause_of(const pqtx_tx *tx)
+{
+    bool renamed = tx->mark >= PQTX_USER && tx->error.sqlstate[0];
+    return renamed ? pqtx_status_of_sqlstate(tx->error.sqlstate) : tx->mark;
+}
+
 bool pqtx__retry_is_due(const pqtx_tx *tx)
 {
     if (tx->mark == PQTX_IN_DOUBT) /* the event's row tells the next attempt what became of it */
         return tx->doubtful && tx->pool && tx->proof.event_id &&
                (tx->options.retry_mask & PQTX_RETRY_CONNECTION);
-    const struct retry *retry = retry_of(tx->mark);
+    const struct retry *retry = retry_of(cause_of(tx));
     bool lost = tx->error.flags & PQTX_ERROR_CONNECTION;
     if (tx->final || !retry || !(tx->options.retry_mask & retry->bit))
         return false;

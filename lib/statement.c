@@ -193,16 +193,40 @@ const char *pqtx__statement_end(const char *sql)
     return sql;
 }
 
+/* The first such word outside of parentheses, or NULL. */
+static const char *find_word(const char *at, const char *word)
+{
+    int depth = 0;
+    for (; *at; at = skip_piece(at)) {
+        depth += (*at == '(') - (*at == ')');
+        if (depth == 0 && (*at | 0x20) == (*word | 0x20) && is_word(at, word))
+            return at;
+    }
+    return NULL;
+}
+
 /* Most have no G at all, which is quick to see. */
 int pqtx__statement_returns(const char *sql)
 {
-    int depth = 0;
     if (!strchr(sql, 'G') && !strchr(sql, 'g'))
         return 0;
-    for (const char *at = skip_blank(sql); *at; at = skip_piece(at)) {
-        depth += (*at == '(') - (*at == ')');
-        if (depth == 0 && (*at == 'R' || *at == 'r') && is_word(at, "RETURNING"))
-            return 1;
-    }
+    return find_word(skip_blank(sql), "RETURNING") != NULL;
+}
+
+/* A column may be called AS for. */
+int pqtx__statement_locks(const char *sql)
+{
+    static const char *const words[] = {"UPDATE", "NO", "SHARE", "KEY", "READ"};
+    const char *at = find_word(skip_blank(sql), "FOR");
+    for (; at; at = find_word(skip_piece(at), "FOR"))
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+            if (is_word(next_word(at), words[i]))
+                return 1;
     return 0;
+}
+
+int pqtx__statement_has_from(const char *sql)
+{
+    const char *at = skip_blank(sql);
+    return !is_word(at, "SELECT") || find_word(at, "FROM") != NULL;
 }

@@ -24,6 +24,10 @@ const char *pqtx__statement_fault(const char *sql, enum pqtx__kind kind);
 /* Whether an INSERT, UPDATE or DELETE has a RETURNING clause. */
 int pqtx__statement_returns(const char *sql);
 
+/* Whether a SELECT has a locking clause, and whether it has a FROM, which TABLE need not. */
+int pqtx__statement_locks(const char *sql);
+int pqtx__statement_has_from(const char *sql);
+
 /* Where it begins, behind empty statements, and where it ends: at its semicolon, or with the text;
  * and whether nothing follows the end. */
 const char *pqtx__statement_begin(const char *sql);

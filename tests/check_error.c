@@ -402,6 +402,52 @@ static size_t last_end(size_t size)
     return end;
 }
 
+START_TEST(the_first_constraint_of_that_name_gives_its_status)
+{
+    static const pqtx_constraint list[] = {{NULL, PQTX_USER},
+                                           {"other", (pqtx_status)(PQTX_USER + 1)},
+                                           {"ours", (pqtx_status)(PQTX_USER + 2)},
+                                           {"ours", (pqtx_status)(PQTX_USER + 3)}};
+    static const char *const violations[] = {"23505", "23P01", "23514", "23503", "23001",
+                                             "23502", "44000", "P0001", "ZZ123"};
+    static const char *const others[] = {"", "40001", "40003", "57014", "22003", "08006", "00000"};
+    pqtx_error from = PQTX_ERROR;
+    from.status = PQTX_STOPPED;
+    strcpy(from.constraint_name, "ours");
+    for (size_t i = 0; i < sizeof violations / sizeof violations[0]; i++) {
+        strcpy(from.sqlstate, violations[i]);
+        ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 4), PQTX_USER + 2);
+        ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 2), PQTX_STOPPED);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        strcpy(from.sqlstate, others[i]);
+        ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 4), PQTX_STOPPED);
+    }
+    strcpy(from.sqlstate, "23505");
+    strcpy(from.constraint_name, "Ours");
+    ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 4), PQTX_STOPPED);
+}
+END_TEST
+
+START_TEST(an_error_too_short_for_a_constraint_keeps_its_status)
+{
+    static const pqtx_constraint list[] = {{"ours", (pqtx_status)(PQTX_USER + 2)}};
+    pqtx_error from = PQTX_ERROR;
+    from.status = PQTX_DUPLICATE;
+    strcpy(from.sqlstate, "23505");
+    strcpy(from.constraint_name, "ours");
+    from.size = END(constraint_name);
+    ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 1), PQTX_USER + 2);
+    from.size--;
+    ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 1), PQTX_DUPLICATE);
+    from.size = 0;
+    ck_assert_int_eq(pqtx_status_of_constraint(&from, list, 1), PQTX_MISUSE);
+    ck_assert_int_eq(pqtx_status_of_constraint(NULL, list, 1), PQTX_MISUSE);
+    from.size = sizeof from;
+    ck_assert_int_eq(pqtx_status_of_constraint(&from, NULL, 1), PQTX_MISUSE);
+}
+END_TEST
+
 START_TEST(an_older_caller_gets_the_fields_it_knows)
 {
     const pqtx_error from = full_error();
@@ -641,6 +687,11 @@ int main(void)
     tcase_add_test(tcase, an_older_caller_gets_the_fields_it_knows);
     tcase_add_test(tcase, a_newer_caller_finds_its_fields_empty);
     tcase_add_test(tcase, no_transaction_is_an_error_too);
+    suite_add_tcase(suite, tcase);
+
+    tcase = tcase_create("of a constraint");
+    tcase_add_test(tcase, the_first_constraint_of_that_name_gives_its_status);
+    tcase_add_test(tcase, an_error_too_short_for_a_constraint_keeps_its_status);
     suite_add_tcase(suite, tcase);
 
     tcase = tcase_create("as one line");

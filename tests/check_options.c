@@ -54,6 +54,14 @@ static bool is_filled(const void *from, size_t len, unsigned char with)
     return i == len;
 }
 
+static const pqtx_constraint whole[] = {{"a", PQTX_USER}, {"b", (pqtx_status)INT32_MAX}};
+static const pqtx_constraint nameless[] = {{"a", PQTX_USER}, {NULL, PQTX_USER}};
+static const pqtx_constraint empty_name[] = {{"", PQTX_USER}};
+static const pqtx_constraint long_name[] = {
+    {"a_name_of_64_bytes______________________________________________", PQTX_USER}};
+static const pqtx_constraint not_ours[] = {{"a", (pqtx_status)(PQTX_USER - 1)}};
+static const pqtx_constraint success[] = {{"a", PQTX_OK}};
+
 static pqtx_evidence sizeless_evidence;
 static pqtx_ticket sizeless_ticket;
 
@@ -96,6 +104,12 @@ static const pqtx_options wrong[] = {
     {SIZED, .ticket = &sizeless_ticket},
     {SIZED, .clock = &sizeless_clock},
     {SIZED, .clock = &timeless_clock},
+    {SIZED, .constraint_count = 1},
+    {SIZED, .constraints = nameless, .constraint_count = 2},
+    {SIZED, .constraints = empty_name, .constraint_count = 1},
+    {SIZED, .constraints = long_name, .constraint_count = 1},
+    {SIZED, .constraints = not_ours, .constraint_count = 1},
+    {SIZED, .constraints = success, .constraint_count = 1},
 };
 
 static const pqtx_options right[] = {
@@ -120,6 +134,9 @@ static const pqtx_options right[] = {
     {SIZED, .retry_mask = PQTX_RETRY_NOTHING},
     {SIZED, .retry_mask = PQTX_RETRY_DEFAULT | PQTX_RETRY_DUPLICATE | PQTX_RETRY_OVERLAP},
     {SIZED, .clock = &whole_clock},
+    {SIZED, .constraints = whole, .constraint_count = 2},
+    {SIZED, .constraints = nameless, .constraint_count = 1},
+    {SIZED, .constraints = nameless},
 };
 
 /* A pool that connects to nothing, for the calls that want one. */
@@ -175,6 +192,8 @@ static void assert_defaults(const pqtx_options *read)
     ck_assert(!read->observer);
     ck_assert_ptr_null(read->observer_arg);
     ck_assert_ptr_eq(read->clock, pqtx__clock(NULL));
+    ck_assert_ptr_null(read->constraints);
+    ck_assert_uint_eq(read->constraint_count, 0);
 }
 
 START_TEST(a_wrong_option_is_refused)
@@ -228,6 +247,8 @@ START_TEST(what_is_given_is_kept)
         .observer = watch,
         .observer_arg = &arg,
         .clock = &whole_clock,
+        .constraints = whole,
+        .constraint_count = 2,
     };
     pqtx_options read;
     const char *why;
@@ -245,6 +266,8 @@ START_TEST(what_is_given_is_kept)
     ck_assert(read.observer == watch);
     ck_assert_ptr_eq(read.observer_arg, &arg);
     ck_assert_ptr_eq(read.clock, &whole_clock);
+    ck_assert_ptr_eq(read.constraints, whole);
+    ck_assert_uint_eq(read.constraint_count, 2);
 }
 END_TEST
 

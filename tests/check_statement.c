@@ -450,10 +450,60 @@ START_TEST(no_text_leads_past_its_end)
         for (size_t n = random_below(sizeof sql); n > 0; n--)
             sql[n - 1] = random_of("//**--;\n\r cCoOmMiItTeEnNdDrRuUgG()\\\"''$$_1\x80\xff");
         fault_of(sql);
+        pqtx__statement_locks(sql);
+        pqtx__statement_has_from(sql);
         snprintf(sql, sizeof sql, "PREPARE%c%c%c%c", random_of(" /-"), random_of("/*-T"),
                  random_of("*/ "), random_of("*/T"));
         ck_assert_msg(!fault_of(sql), "refused: %s", sql);
     }
+}
+END_TEST
+
+static const char *const locking[] = {
+    "SELECT 1 FROM t FOR UPDATE",
+    "select 1 from t for no key update",
+    "SELECT 1 FROM t\nFOR--\nSHARE",
+    "SELECT 1 FROM t FOR/**/KEY SHARE NOWAIT",
+    "SELECT 1 FROM t FOR READ ONLY",
+    "SELECT ')' AS for FROM t FOR UPDATE OF t",
+    "SELECT \"a(\" FROM t LIMIT (1) FOR UPDATE",
+};
+
+static const char *const not_locking[] = {
+    "SELECT 1 FROM t",
+    "SELECT 1 AS for FROM t",
+    "SELECT 1 AS \"FOR\" FROM t",
+    "SELECT ' FOR UPDATE ' FROM t",
+    "SELECT $a$ FOR UPDATE $a$ FROM t",
+    "SELECT substring(a FROM 1 FOR 2) FROM t",
+    "SELECT 1 FROM (SELECT * FROM t FOR UPDATE) AS t",
+    "SELECT 1 FROM t -- FOR UPDATE",
+    "/* FOR UPDATE */ SELECT 1 FROM t /* FOR UPDATE */",
+    "SELECT forty, for_update FROM t",
+    "SELECT 1 FROM t FOR",
+    "",
+};
+
+START_TEST(a_locking_clause_is_seen)
+{
+    ck_assert_msg(pqtx__statement_locks(locking[_i]), "%s", locking[_i]);
+}
+END_TEST
+
+START_TEST(what_only_looks_like_a_locking_clause_is_none)
+{
+    ck_assert_msg(!pqtx__statement_locks(not_locking[_i]), "%s", not_locking[_i]);
+}
+END_TEST
+
+START_TEST(a_from_of_its_own_is_seen)
+{
+    ck_assert(pqtx__statement_has_from("SELECT 1 FROM t"));
+    ck_assert(pqtx__statement_has_from("-- x\nselect(1)from t"));
+    ck_assert(pqtx__statement_has_from("TABLE t"));
+    ck_assert(!pqtx__statement_has_from("SELECT 1"));
+    ck_assert(!pqtx__statement_has_from("SELECT extract(year FROM d), 'FROM', \"from\""));
+    ck_assert(!pqtx__statement_has_from("SELECT (SELECT 1 FROM t) -- FROM"));
 }
 END_TEST
 
@@ -472,6 +522,10 @@ int main(void)
     tcase_add_test(tcase, only_a_returning_clause_of_the_statement_itself_returns);
     tcase_add_test(tcase, a_refused_word_is_found_in_any_spelling);
     tcase_add_test(tcase, no_text_leads_past_its_end);
+    tcase_add_loop_test(tcase, a_locking_clause_is_seen, 0, COUNT(locking));
+    tcase_add_loop_test(tcase, what_only_looks_like_a_locking_clause_is_none, 0,
+                        COUNT(not_locking));
+    tcase_add_test(tcase, a_from_of_its_own_is_seen);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

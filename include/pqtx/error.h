@@ -81,6 +81,19 @@ PQTX_API pqtx_status pqtx_error_init(pqtx_error *error, size_t size);
  * terminated if size > 0.  Returns the length it would have without the limit, as snprintf does. */
 PQTX_API size_t pqtx_error_format(const pqtx_error *error, char *buffer, size_t size);
 
+/* A constraint of your schema, and what its violation means to your program: PQTX_USER or above. */
+typedef struct pqtx_constraint {
+    const char *name; /* as in pqtx_error.constraint_name */
+    pqtx_status status;
+} pqtx_constraint;
+
+/* The status of the first of them that the error names; else error->status.  What counts is a
+ * violation (3x), or RAISE … USING CONSTRAINT; a NOT NULL has no name.
+ *
+ * pqtx_options.constraints has the same done for every call and the result. */
+PQTX_API pqtx_status pqtx_status_of_constraint(const pqtx_error *error,
+                                               const pqtx_constraint *constraints, size_t count);
+
 PQTX_API const char *pqtx_phase_name(pqtx_phase phase);
 PQTX_API const char *pqtx_origin_name(pqtx_origin origin);
 

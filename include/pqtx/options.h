@@ -108,6 +108,12 @@ typedef struct pqtx_options {
     pqtx_ticket *ticket;     /* or NULL: gets the ticket of an attempt that is in doubt */
     pqtx_fault_hook fault;   /* or NULL; for tests */
     void *fault_arg;
+
+    /* What the violation of a constraint means to your program (error.h): the call that met it, and
+     * the result, have that status.  Whether it is begun again is still told by the SQLSTATE and
+     * retry_mask.  Must outlive the transaction. */
+    const pqtx_constraint *constraints;
+    size_t constraint_count;
 } pqtx_options;
 
 #define PQTX_OPTIONS PQTX_SIZED(pqtx_options)
