@@ -115,6 +115,8 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
         if (command && tx->guarded && tx->error.statement_position > command->shift)
             tx->error.statement_position -= command->shift;
     }
+    if (command && tx->error.status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT */
+        tx->error.status = PQTX_SERVER_ERROR;
     pqtx__note_error(tx);
     if (!call)
         return;
