@@ -14,6 +14,7 @@
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/gate.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>
@@ -23,6 +24,7 @@
 #include <pqtx/pool.h>
 #include <pqtx/resolve.h>
 #include <pqtx/run.h>
+#include <pqtx/serializable.h>
 #include <pqtx/status.h>
 #include <pqtx/ticket.h>
 #include <pqtx/tx.h>

@@ -96,6 +96,7 @@ static const pqtx_options wrong[] = {
     {SIZED, .ticket = &sizeless_ticket},
     {SIZED, .clock = &sizeless_clock},
     {SIZED, .clock = &timeless_clock},
+    {SIZED, .gate_key = 1},
 };
 
 static const pqtx_options right[] = {

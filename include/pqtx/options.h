@@ -108,6 +108,9 @@ typedef struct pqtx_options {
     pqtx_ticket *ticket;     /* or NULL: gets the ticket of an attempt that is in doubt */
     pqtx_fault_hook fault;   /* or NULL; for tests */
     void *fault_arg;
+
+    pqtx_gate *gate; /* or NULL; see gate.h */
+    int64_t gate_key;
 } pqtx_options;
 
 #define PQTX_OPTIONS PQTX_SIZED(pqtx_options)
