@@ -14,6 +14,7 @@
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/gate.h>
 #include <pqtx/insert.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
@@ -25,6 +26,7 @@
 #include <pqtx/resolve.h>
 #include <pqtx/rowlock.h>
 #include <pqtx/run.h>
+#include <pqtx/serializable.h>
 #include <pqtx/status.h>
 #include <pqtx/table.h>
 #include <pqtx/ticket.h>

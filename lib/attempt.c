@@ -116,6 +116,13 @@ pqtx_status pqtx__attempt_defer(pqtx_tx *tx, const char *verb, uint32_t savepoin
     return PQTX_OK;
 }
 
+void pqtx__attempt_leave_gate(pqtx_tx *tx)
+{
+    if (tx->gated)
+        pqtx__gate_leave(tx->options.gate, tx->options.gate_key);
+    tx->gated = false;
+}
+
 void pqtx__attempt_end(pqtx_tx *tx)
 {
     struct pqtx__wire *wire = tx->wire;
@@ -129,6 +136,7 @@ void pqtx__attempt_end(pqtx_tx *tx)
         pqtx__wire_detach(wire);
     else if (wire && wire != tx->given)
         pqtx__pool_release(tx->pool, wire);
+    pqtx__attempt_leave_gate(tx);
 }
 
 /* Rolling back has a small time of its own, where a slow body has used up the deadline. */

@@ -4,6 +4,7 @@
 #include "action.h"
 #include "error.h"
 #include "fork.h"
+#include "gate.h"
 #include "pool.h"
 #include "proof.h"
 #include "resolver.h"
@@ -58,6 +59,7 @@ struct pqtx_tx {
     int64_t deadline_us; /* … before this */
 
     /* the attempt */
+    bool gated; /* it has passed the gate, and must leave it */
     struct pqtx__wire *wire;
     struct pqtx__wire *given; /* or: one that others use as well, and that stays whose it is */
     bool begun;               /* BEGIN was sent */
@@ -107,8 +109,11 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
 /* Rolls back if anything was begun, gives the connection away, and runs the on_rollback actions. */
 void pqtx__attempt_rollback(pqtx_tx *tx);
 
-/* Gives the connection away as it is: after a commit, or in doubt. */
+/* Gives the connection away as it is, and leaves the gate: after a commit, or in doubt. */
 void pqtx__attempt_end(pqtx_tx *tx);
+
+/* Lets the next one through the gate. */
+void pqtx__attempt_leave_gate(pqtx_tx *tx);
 
 /* Takes a notice of the server's: tells the observer, and heeds what it says about COMMIT. */
 void pqtx__attempt_hear(pqtx_tx *tx, const PGresult *notice);

@@ -37,12 +37,14 @@ struct window {
 
 /* ---- the first attempts, together */
 
-/* Only what goes without BEGIN, and waits for its answer, leaves room for others. */
+/* Only what goes without BEGIN, and waits for its answer, leaves room for others; and behind a gate
+ * there is no room. */
 static bool may_share(const struct one *one, const struct pqtx__wire *wire)
 {
     const pqtx_options *options = &one->tx->options;
     struct pqtx__request request = {.sql = one->item.sql};
-    if (!request.sql || !pqtx__lead_suits(options, wire) || (options->flags & PQTX_PIN_SNAPSHOT))
+    if (!request.sql || !pqtx__lead_suits(options, wire) || (options->flags & PQTX_PIN_SNAPSHOT) ||
+        options->gate)
         return false;
     request.kind = pqtx__statement_kind(request.sql);
     if (one->item.expected != PQTX_ANY_ROWS)

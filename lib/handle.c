@@ -26,10 +26,14 @@ static pqtx_tx *create(pqtx_pool *pool, PGconn *conn, const pqtx_options *option
     pqtx__error_clear(&tx->error);
     if (pool)
         pqtx__pool_ref(pool);
+    if (tx->options.gate)
+        pqtx__gate_ref(tx->options.gate);
     if (!pool && !conn)
         why = "the pool or connection is NULL";
     else if (pool && pqtx__pool_is_foreign(pool))
         why = "the pool belongs to the parent process: open one in this one";
+    else if (tx->options.gate && pqtx__gate_is_foreign(tx->options.gate))
+        why = "options.gate belongs to the parent process: open one in this one";
     pqtx_status status = why ? PQTX_MISUSE : pqtx__proof_init(&tx->proof, &tx->options, &why);
     if (status == PQTX_OK)
         return tx;
@@ -112,6 +116,8 @@ void pqtx_free(pqtx_tx *tx)
     pqtx__proof_free(&tx->proof);
     if (tx->pool)
         pqtx__pool_unref(tx->pool);
+    if (tx->options.gate)
+        pqtx__gate_unref(tx->options.gate);
     free(tx->results);
     if (tx->calls != tx->first_calls)
         free(tx->calls);

@@ -105,12 +105,36 @@ static void end_orphan(pqtx_tx *tx, struct pqtx__wire *wire)
     tx->orphan.backend.pid = 0;
 }
 
+static pqtx_status enter_gate(pqtx_tx *tx)
+{
+    const pqtx_options *o = &tx->options;
+    if (!o->gate || pqtx__gate_enter(o->gate, o->gate_key, tx->clock, tx->give_up_us)) {
+        tx->gated = o->gate != NULL;
+        return PQTX_OK;
+    }
+    pqtx__error_set(&tx->error, PQTX_TIMEOUT, PQTX_PHASE_CONNECT, PQTX_ORIGIN_LIBRARY,
+                    "the gate was not free before the deadline");
+    tx->error.flags |= PQTX_ERROR_DEADLINE;
+    return PQTX_TIMEOUT;
+}
+
+/* The gate comes first, so that who waits there keeps no connection from anyone. */
+static pqtx_status prepare_to_begin(pqtx_tx *tx, struct pqtx__wire **wire)
+{
+    pqtx_status status = enter_gate(tx);
+    if (status == PQTX_OK)
+        status = acquire(tx, wire);
+    if (status != PQTX_OK)
+        pqtx__attempt_leave_gate(tx);
+    return status;
+}
+
 /* Gets a connection and begins an attempt on it; false if the run ends for want of one. */
 static bool begin(pqtx_tx *tx)
 {
     for (uint32_t n = 1;; n++) {
         struct pqtx__wire *wire = NULL;
-        pqtx_status status = acquire(tx, &wire);
+        pqtx_status status = prepare_to_begin(tx, &wire);
         if (status == PQTX_OK) {
             tx->claim_rides &= tx->attempts++ == 0;
             pqtx__attempt_begin(tx, wire);

@@ -96,6 +96,8 @@ static const char *fault_of(const pqtx_options *o)
         return "options.ticket has no size (start from PQTX_TICKET)";
     if (!pqtx__clock(o->clock))
         return "options.clock lacks its size or a function";
+    if (o->gate_key != 0 && !o->gate)
+        return "options.gate_key is set, and options.gate is not";
     return fault_of_constraints(o);
 }
 

@@ -110,6 +110,7 @@ static const pqtx_options wrong[] = {
     {SIZED, .constraints = long_name, .constraint_count = 1},
     {SIZED, .constraints = not_ours, .constraint_count = 1},
     {SIZED, .constraints = success, .constraint_count = 1},
+    {SIZED, .gate_key = 1},
 };
 
 static const pqtx_options right[] = {

@@ -123,6 +123,9 @@ static const struct expected {
     {"P0002", PQTX_RAISED, PQTX_ADVICE_DECIDE},
     {"P0003", PQTX_RAISED, PQTX_ADVICE_DECIDE},
     {"P0004", PQTX_RAISED, PQTX_ADVICE_DECIDE},
+    /* of the library's own triggers */
+    {"PQ094", PQTX_WRONG_ISOLATION, PQTX_ADVICE_FIX},
+    {"PQ095", PQTX_RAISED, PQTX_ADVICE_DECIDE},
 };
 
 static void assert_sqlstate(const char *sqlstate, pqtx_status status, pqtx_advice advice)

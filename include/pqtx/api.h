@@ -32,6 +32,7 @@ typedef struct pg_result PGresult;
 
 typedef struct pqtx_pool pqtx_pool; /* pool.h: a thread-safe source of connections */
 typedef struct pqtx_tx pqtx_tx;     /* run.h: one transaction, begun again until it is decided */
+typedef struct pqtx_gate pqtx_gate; /* gate.h: one at a time, among those of this process */
 
 #ifdef __cplusplus
 }

@@ -114,6 +114,9 @@ typedef struct pqtx_options {
      * retry_mask.  Must outlive the transaction. */
     const pqtx_constraint *constraints;
     size_t constraint_count;
+
+    pqtx_gate *gate; /* or NULL; see gate.h */
+    int64_t gate_key;
 } pqtx_options;
 
 #define PQTX_OPTIONS PQTX_SIZED(pqtx_options)
