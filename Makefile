@@ -236,13 +236,13 @@ check-live: $(live) $(programs) $(bench_trial)
 check-cluster: $(cluster)
 	@$(srcdir)/tests/with-cluster $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 
-# The live ones as well, but for what they have to say of opening a connection.
-# Nothing is prepared yet, so check_pooler_prepare waits.
-# Left out are those that talk to the server itself anyway, or take too long twice.
+# The live ones as well (POOLED=0 leaves them out), but for those that talk to the server itself
+# anyway, or take too long to be run twice.  check_pooler_prepare is for a pooler of one's own
+# choice: see there.
 direct := open hosts notice handle guard prepare trace_pipeline flight cut cut_flight fault syscall \
           orphan
-pooled := $(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)) \
-          $(filter-out %/check_pooler_prepare,$(pooler))
+pooled := $(filter-out %/check_pooler_prepare,$(pooler)) \
+          $(if $(filter 0,$(POOLED)),,$(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)))
 check-pooler: $(pooled)
 	@$(srcdir)/tests/with-pooler $(srcdir)/tests/run-each $^ || [ $$? -eq 77 ]
 

@@ -17,7 +17,7 @@ static void must(pqtx_status status, const pqtx_error *said)
     die("pqtx: %s: %s", pqtx_status_name(status), text);
 }
 
-pqtx_pool *pqtx_open(const char *conninfo, int threads)
+pqtx_pool *ours_open(const char *conninfo, int threads)
 {
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_pool *pool;
@@ -39,7 +39,7 @@ static pqtx_status meet(pqtx_tx *tx, void *all)
     return status;
 }
 
-void pqtx_warm(pqtx_pool *pool, void *all)
+void ours_warm(pqtx_pool *pool, void *all)
 {
     must(pqtx_run(pool, NULL, meet, all, &error), &error);
 }
@@ -52,7 +52,7 @@ static pqtx_status take(pqtx_tx *tx, void *arg)
     return pqtx_update_one(tx, SQL_TAKE, PQTX_ARGS(PQTX_INT(seat->row), PQTX_INT(1)));
 }
 
-void pqtx_take(struct seat *seat)
+void ours_take(struct seat *seat)
 {
     run(seat, take);
 }
@@ -78,7 +78,7 @@ static pqtx_status decide(pqtx_tx *tx, void *arg)
     return status == PQTX_OK ? write_one_less(tx, seat, row) : status;
 }
 
-void pqtx_decide(struct seat *seat)
+void ours_decide(struct seat *seat)
 {
     run(seat, decide);
 }
@@ -92,7 +92,7 @@ static pqtx_status transfer(pqtx_tx *tx, void *arg)
     return pqtx_update_one(tx, SQL_GIVE, PQTX_ARGS(PQTX_INT(seat->other_row), PQTX_INT(1)));
 }
 
-void pqtx_transfer(struct seat *seat)
+void ours_transfer(struct seat *seat)
 {
     run(seat, transfer);
 }
@@ -105,7 +105,7 @@ static pqtx_status upsert(pqtx_tx *tx, void *arg)
     return pqtx_exec_one(tx, SQL_UPSERT, PQTX_ARGS(PQTX_INT(seat->row), PQTX_INT(1)), NULL);
 }
 
-void pqtx_upsert(struct seat *seat)
+void ours_upsert(struct seat *seat)
 {
     run(seat, upsert);
 }
@@ -118,7 +118,7 @@ static pqtx_status take_in_flight(pqtx_tx *tx, void *seat)
     return take(tx, seat);
 }
 
-void pqtx_take_flight(struct seat *seat)
+void ours_take_flight(struct seat *seat)
 {
     run(seat, take_in_flight);
 }
@@ -130,7 +130,7 @@ static void run_one(struct seat *seat, const char *sql)
          &error);
 }
 
-void pqtx_take_one(struct seat *seat)
+void ours_take_one(struct seat *seat)
 {
     run_one(seat, SQL_TAKE);
 }
@@ -145,7 +145,7 @@ static pqtx_status decide_in_flights(pqtx_tx *tx, void *arg)
     return status == PQTX_OK ? write_one_less(tx, seat, row) : status;
 }
 
-void pqtx_decide_flights(struct seat *seat)
+void ours_decide_flights(struct seat *seat)
 {
     run(seat, decide_in_flights);
 }
@@ -156,12 +156,12 @@ static pqtx_status transfer_in_flight(pqtx_tx *tx, void *seat)
     return transfer(tx, seat);
 }
 
-void pqtx_transfer_flight(struct seat *seat)
+void ours_transfer_flight(struct seat *seat)
 {
     run(seat, transfer_in_flight);
 }
 
-void pqtx_upsert_one(struct seat *seat)
+void ours_upsert_one(struct seat *seat)
 {
     run_one(seat, SQL_UPSERT);
 }

@@ -124,7 +124,7 @@ static void sit_down(struct seat *seat, struct crew *crew)
         break;
     case PQTX:
         seat->pool = crew->pool;
-        pqtx_warm(seat->pool, &crew->all);
+        ours_warm(seat->pool, &crew->all);
         break;
     case PQXX:
         seat->pqxx = peer_open(trial->conninfo);
@@ -181,7 +181,7 @@ static struct sample run_threads(const struct trial *trial, int64_t *committed)
     int64_t count = 0;
     double start = 0, end = 0, cpu_us = 0;
     if (trial->contestant->library == PQTX)
-        crew.pool = pqtx_open(trial->conninfo, trial->threads);
+        crew.pool = ours_open(trial->conninfo, trial->threads);
     pthread_barrier_init(&crew.all, NULL, (unsigned)trial->threads);
     for (int i = 0; i < trial->threads; i++) {
         workers[i] = (struct worker){.crew = &crew, .number = i};

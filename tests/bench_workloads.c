@@ -36,9 +36,9 @@ static const struct contestant of_one[] = {
     {"libpq: 4 trips, all prepared", RAW, raw_take_prepared, NULL, 0},
     {FLIGHT, RAW, raw_take_flight, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_take_guarded, NULL, 0},
-    {"pqtx_run", PQTX, pqtx_take, NULL, 0},
-    {"pqtx_run, pqtx_pipeline", PQTX, pqtx_take_flight, NULL, 0},
-    {"pqtx_run_one", PQTX, pqtx_take_one, NULL, 0},
+    {"pqtx_run", PQTX, ours_take, NULL, 0},
+    {"pqtx_run, pqtx_pipeline", PQTX, ours_take_flight, NULL, 0},
+    {"pqtx_run_one", PQTX, ours_take_one, NULL, 0},
     {"libpqxx: perform, work", PQXX, peer_take, NULL, 0},
     {"pgbench: 4 trips", PGBENCH, NULL, pgbench_take, 0},
     {"pgbench: one flight", PGBENCH, NULL, pgbench_take_flight, 0},
@@ -49,9 +49,9 @@ static const struct contestant of_crowd[] = {
     {FOUR, RAW, raw_take_frame, NULL, 0},
     {FLIGHT, RAW, raw_take_flight, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_take_guarded, NULL, 0},
-    {"pqtx_run", PQTX, pqtx_take, NULL, 0},
-    {"pqtx_run, pqtx_pipeline", PQTX, pqtx_take_flight, NULL, 0},
-    {"pqtx_run_one", PQTX, pqtx_take_one, NULL, 0},
+    {"pqtx_run", PQTX, ours_take, NULL, 0},
+    {"pqtx_run, pqtx_pipeline", PQTX, ours_take_flight, NULL, 0},
+    {"pqtx_run_one", PQTX, ours_take_one, NULL, 0},
     {"libpqxx: perform, work", PQXX, peer_take, NULL, 0},
     {0},
 };
@@ -59,16 +59,16 @@ static const struct contestant of_crowd[] = {
 static const struct contestant of_decision[] = {
     {FIVE, RAW, raw_decide, NULL, 0},
     {TWO_FLIGHTS, RAW, raw_decide_flights, NULL, 0},
-    {"pqtx_run", PQTX, pqtx_decide, NULL, 0},
-    {"pqtx_run, pqtx_pipeline", PQTX, pqtx_decide_flights, NULL, 0},
+    {"pqtx_run", PQTX, ours_decide, NULL, 0},
+    {"pqtx_run, pqtx_pipeline", PQTX, ours_decide_flights, NULL, 0},
     {0},
 };
 
 static const struct contestant of_transfer[] = {
     {FIVE, RAW, raw_transfer, NULL, 0},
     {GUARDED_FLIGHT, RAW, raw_transfer_guarded, NULL, 0},
-    {"pqtx_run", PQTX, pqtx_transfer, NULL, 0},
-    {"pqtx_run, pqtx_pipeline", PQTX, pqtx_transfer_flight, NULL, 0},
+    {"pqtx_run", PQTX, ours_transfer, NULL, 0},
+    {"pqtx_run, pqtx_pipeline", PQTX, ours_transfer_flight, NULL, 0},
     {0},
 };
 
@@ -76,8 +76,8 @@ static const struct contestant of_upsert[] = {
     {FOUR_INSERT, RAW, raw_upsert_frame, NULL, 0},
     {FLIGHT, RAW, raw_upsert_flight, NULL, 0},
     {"libpq: autocommit, no lock_timeout", RAW, raw_upsert, NULL, 0},
-    {"pqtx_run", PQTX, pqtx_upsert, NULL, 0},
-    {"pqtx_run_one", PQTX, pqtx_upsert_one, NULL, 0},
+    {"pqtx_run", PQTX, ours_upsert, NULL, 0},
+    {"pqtx_run_one", PQTX, ours_upsert_one, NULL, 0},
     {0},
 };
 
