@@ -65,7 +65,8 @@ pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__reques
 pqtx_status pqtx__call_close(pqtx_tx *tx)
 {
     const struct pqtx__batch *batch = &tx->batch;
-    if (batch->count < BATCH_COUNT_MAX && batch->bytes < BATCH_BYTES_MAX)
+    /* A connection that is shared has the others' flights on it as well. */
+    if (tx->given || (batch->count < BATCH_COUNT_MAX && batch->bytes < BATCH_BYTES_MAX))
         return PQTX_OK;
     return pqtx__fly(tx, NULL, 0, NULL);
 }

@@ -43,6 +43,15 @@ static bool is_open(const pqtx_tx *tx, const struct pqtx__flight_plan *plan)
     return plan->end == tx->wire->count && PQtransactionStatus(tx->wire->conn) != PQTRANS_IDLE;
 }
 
+/* It was ourselves who cancelled it. */
+static void heed_deadline(pqtx_tx *tx, const struct pqtx__flight_plan *plan)
+{
+    if (!plan->cancelled || tx->error.status != PQTX_CANCELLED)
+        return;
+    tx->error.status = PQTX_TIMEOUT;
+    tx->error.flags |= PQTX_ERROR_DEADLINE;
+}
+
 /* A statement of the body has failed, in the same flight.  The server answers in order: where it
  * was PostgreSQL that said so, COMMIT was still to come, whatever became of the line since. */
 static pqtx_status judge_body(pqtx_tx *tx, const struct pqtx__flight_plan *plan, size_t error,
@@ -56,10 +65,7 @@ static pqtx_status judge_body(pqtx_tx *tx, const struct pqtx__flight_plan *plan,
         return doubt(tx, result);
     pqtx__fly_heed(tx, error, PQTX_PHASE_BODY, plan->sent_us);
     pqtx__proof_explain(&tx->proof, &tx->error);
-    if (plan->cancelled && tx->error.status == PQTX_CANCELLED) {
-        tx->error.status = PQTX_TIMEOUT;
-        tx->error.flags |= PQTX_ERROR_DEADLINE;
-    }
+    heed_deadline(tx, plan);
     if (tx->error.status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT */
         tx->error.status = PQTX_SERVER_ERROR;
     return tx->mark = tx->error.status;
@@ -97,6 +103,7 @@ static pqtx_status judge_commit(pqtx_tx *tx, const struct pqtx__flight_plan *pla
         return doubt(tx, NULL);
     pqtx__fly_heed(tx, at, PQTX_PHASE_COMMIT, plan->sent_us);
     pqtx__proof_explain(&tx->proof, &tx->error);
+    heed_deadline(tx, plan);
     if (!rolled_back && !proves_rollback(&tx->error))
         return doubt(tx, error);
     return tx->mark = tx->error.status;

@@ -20,6 +20,9 @@
 
 #define WINDOW 64
 
+/* The first version's: a result that could not be handed out would be lost. */
+#define ITEM_SIZE_MIN (offsetof(pqtx_item, result) + sizeof(PGresult *))
+
 /* A caller's item, which may be shorter or longer than ours, and its transaction. */
 struct one {
     pqtx_item *theirs, item;
@@ -79,6 +82,19 @@ static void hear(void *arg, const PGresult *notice)
     }
 }
 
+/* A cancel ends one item, and the next one may wait as long as that did. */
+static void break_off(struct pqtx__wire *wire, const pqtx_tx *first)
+{
+    int64_t pause_us = (first->deadline_us - first->give_up_us) / WINDOW;
+    enum pqtx__flight flight = PQTX__FLYING;
+    while (flight == PQTX__FLYING && pqtx__left(first->clock, first->deadline_us) > 0) {
+        pqtx__cancel(wire, NULL, 0, first->deadline_us);
+        int64_t until_us = pqtx__now(first->clock) + pause_us;
+        flight =
+            pqtx__wire_land(wire, until_us < first->deadline_us ? until_us : first->deadline_us);
+    }
+}
+
 /* The server works in order: what stands behind its last word was not reached. */
 static pqtx_status judge(struct one *one, size_t last_word)
 {
@@ -96,10 +112,8 @@ static void land(struct window *w)
     wire->notice = hear;
     wire->notice_arg = w;
     bool late = pqtx__wire_land(wire, first->give_up_us) == PQTX__FLYING;
-    if (late) {
-        pqtx__cancel(wire, NULL, 0, first->deadline_us);
-        pqtx__wire_land(wire, first->deadline_us);
-    }
+    if (late)
+        break_off(wire, first);
     if (wire->landed < wire->count)
         wire->lost = true;
     size_t last_word = pqtx__wire_last_word(wire);
@@ -171,7 +185,8 @@ static pqtx_item *item_at(pqtx_item *items, size_t i)
 
 static bool read_item(pqtx_item *item, const pqtx_item *theirs, size_t size)
 {
-    return theirs->size == size && pqtx__import(item, sizeof *item, theirs, size) == PQTX_OK &&
+    return theirs->size == size && size >= ITEM_SIZE_MIN &&
+           pqtx__import(item, sizeof *item, theirs, size) == PQTX_OK &&
            item->expected >= PQTX_ANY_ROWS;
 }
 

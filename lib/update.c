@@ -87,12 +87,26 @@ struct pair {
 #define IS_CHANGED(word)                                                                           \
     "pg_catalog.current_setting('pqtx.changed', true) OPERATOR(pg_catalog.=) '", word, "'"
 
+#define NO_ROW       "'-1'"
+#define NOT_MET      "'-2'"
+#define MET_MEANTIME "'-3'"
+
+/* Raises what the condition tells, but first that there is more than one row to tell it of. */
+#define AFTER " THEN " MET_MEANTIME " ELSE " NOT_MET " END)::pg_catalog.pg_lsn IS NULL"
+
+static char *raise_clause(const pqtx_change *c, const char *name)
+{
+    return join((const char *const[]){
+        "pg_catalog.concat('pqtx_guard:', CASE WHEN (SELECT pg_catalog.count(*) FROM (SELECT FROM ",
+        name, " INNER JOIN (SELECT) AS pqtx_two ON (", c->key,
+        "\n) LIMIT 2) AS pqtx_found) OPERATOR(pg_catalog.>) 1 THEN '2' WHEN ", NULL});
+}
+
 /* The SELECT must not evaluate the condition on the row as the UPDATE has changed it, where it
  * could fail: so the UPDATE leaves a word, of this call alone, and the SELECT looks for it.  The
  * key stands in ON, which is looked at before the select list, so that it gives the parameters
  * their types.  `before` and `after` stand around the condition. */
-static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count, const char *before,
-                              const char *after)
+static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count, bool raises)
 {
     struct pair pair = {NULL, NULL, ""};
     const char *returning = c->returning ? c->returning : "*";
@@ -100,18 +114,20 @@ static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count, cons
     char *limit = limit_clause(count);
     snprintf(pair.word, sizeof pair.word, "%llu.%u", (unsigned long long)tx->flights + 1,
              tx->call_count);
-    if (name && limit) {
+    char *before = name && raises ? raise_clause(c, name) : NULL;
+    if (name && limit && (before || !raises)) {
         pair.update = join((const char *const[]){
             "UPDATE ", name, " SET ", c->set, "\nWHERE (", c->key, "\n) AND (", c->condition,
             "\n) RETURNING ", returning, "\n, pg_catalog.set_config('pqtx.changed', '", pair.word,
             "', true) IS NOT NULL", NULL});
         pair.select = join((const char *const[]){
             "SELECT ", returning, "\n, CASE WHEN ", IS_CHANGED(pair.word), " THEN true ELSE ",
-            before, "(", c->condition, "\n)", after, " END FROM ", name,
+            raises ? before : "", "(", c->condition, "\n)", raises ? AFTER : "", " END FROM ", name,
             " INNER JOIN (SELECT) AS pqtx_one ON (", c->key, "\n)", limit, NULL});
     }
     free(name);
     free(limit);
+    free(before);
     return pair;
 }
 
@@ -183,7 +199,7 @@ static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
         return pqtx__fail(tx, status, "no memory for the statement's values");
     if (status != PQTX_OK)
         return pqtx__fail(tx, status, "%s", why);
-    struct pair pair = write_pair(tx, change, count, "", "");
+    struct pair pair = write_pair(tx, change, count, false);
     status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
         status = try_once(tx, &pair, &params, row);
@@ -196,10 +212,6 @@ static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
 }
 
 /* ---- In pipeline mode the server must tell before COMMIT, so each miss is a guard's error. */
-
-#define NO_ROW       "'-1'"
-#define NOT_MET      "'-2'"
-#define MET_MEANTIME "'-3'"
 
 static pqtx_status meaning(int64_t code, const char **why)
 {
@@ -257,9 +269,7 @@ static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
 static pqtx_status queue(pqtx_tx *tx, const pqtx_change *change, int count,
                          const pqtx_value *values, const PGresult **row)
 {
-    struct pair pair =
-        write_pair(tx, change, count, "pg_catalog.concat('pqtx_guard:', CASE WHEN ",
-                   " THEN " MET_MEANTIME " ELSE " NOT_MET " END)::pg_catalog.pg_lsn IS NULL");
+    struct pair pair = write_pair(tx, change, count, true);
     pqtx_status status = pair.update && pair.select ? queue_pair(tx, &pair, count, values, row)
                                                     : refuse_pair(tx, change);
     free_pair(&pair);

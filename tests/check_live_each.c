@@ -183,6 +183,39 @@ START_TEST(items_may_be_large)
 }
 END_TEST
 
+/* What a transaction of its own would send at once must not fly among the others. */
+START_TEST(a_very_large_item_does_not_mix_the_answers_up)
+{
+    enum { LARGE = 1048576, ITEMS = 5 };
+    pqtx_item items[ITEMS];
+    char *text = malloc(LARGE + 1);
+    ck_assert_ptr_nonnull(text);
+    memset(text, 'x', LARGE);
+    text[LARGE] = '\0';
+    for (int place = 0; place < ITEMS; place++) {
+        for (int i = 0; i < ITEMS; i++)
+            items[i] = item_of("INSERT INTO log VALUES ('x')", 1);
+        int missed = place == 0 ? 1 : 0;
+        items[missed].sql = "INSERT INTO log SELECT 'x' WHERE false";
+        values[0][0] = PQTX_TEXT(text);
+        items[place].sql = "INSERT INTO log VALUES ($1)";
+        items[place].values = values[0];
+        items[place].count = 1;
+        assert_status(run(items, ITEMS), PQTX_NO_MATCH, &error);
+        ck_assert_int_eq(error.call, missed + 1);
+        for (int i = 0; i < ITEMS; i++)
+            if (i == missed)
+                assert_not(&items[i], PQTX_NO_MATCH);
+            else
+                assert_committed(&items[i], 1);
+        clear(items, ITEMS);
+        ck_assert_int_eq(log_lines(), ITEMS - 1);
+        sql(monitor, "TRUNCATE log");
+    }
+    free(text);
+}
+END_TEST
+
 /* ---- Items that fail */
 
 static const struct {
@@ -367,6 +400,14 @@ START_TEST(items_of_a_newer_caller_are_taken_if_they_ask_for_nothing_new)
 }
 END_TEST
 
+START_TEST(an_item_that_has_no_room_for_its_result_is_misuse)
+{
+    pqtx_item item = item_of("INSERT INTO log VALUES ('x')", 1);
+    item.size = offsetof(pqtx_item, result);
+    assert_refused(pool, &item, 1);
+}
+END_TEST
+
 /* ---- Lost races */
 
 START_TEST(an_item_that_lost_a_race_is_begun_again_by_itself)
@@ -468,6 +509,25 @@ START_TEST(an_item_that_waits_too_long_ends_by_the_deadline_and_the_others_commi
         clear(many, 3);
         sql(other, "ROLLBACK");
     }
+    ck_assert_uint_eq(stats_of(pool).drops, 0);
+}
+END_TEST
+
+/* Each waits for another lock, and the time is up before their turn comes. */
+START_TEST(several_items_that_wait_too_long_end_by_the_deadline_and_the_others_commit)
+{
+    fill_many(8);
+    options.lock_timeout_ms = PQTX_NO_TIMEOUT;
+    options.deadline_ms = 2000;
+    sql(other, "BEGIN; UPDATE account SET v = v WHERE id IN (2, 5, 8)");
+    assert_status(run(many, 8), PQTX_TIMEOUT, &error);
+    ck_assert_int_lt(error.elapsed_us, 4000000);
+    for (size_t i = 0; i < 8; i++)
+        if (i % 3 == 1)
+            assert_not(&many[i], PQTX_TIMEOUT);
+        else
+            assert_own_row(i, 1);
+    clear(many, 8);
     ck_assert_uint_eq(stats_of(pool).drops, 0);
 }
 END_TEST
@@ -598,6 +658,9 @@ static Suite *suite(void)
     tcase_add_test(c, results_are_the_callers_and_outlive_the_pool);
     tcase_add_test(c, no_items_are_no_work);
     tcase_add_test(c, items_may_be_large);
+    tcase_add_test(c, a_very_large_item_does_not_mix_the_answers_up);
+    tcase_add_test(c, several_items_that_wait_too_long_end_by_the_deadline_and_the_others_commit);
+    tcase_add_test(c, an_item_that_has_no_room_for_its_result_is_misuse);
     tcase_add_test(c, an_item_that_fails_harms_no_other);
     tcase_add_test(c, all_items_may_fail_and_each_in_its_own_way);
     tcase_add_test(c, the_first_of_the_failures_is_reported);

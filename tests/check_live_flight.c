@@ -575,6 +575,32 @@ START_TEST(a_flight_that_takes_too_long_ends_by_the_deadline)
 }
 END_TEST
 
+static pqtx_status write_late(pqtx_tx *tx, void *arg)
+{
+    (void)arg;
+    return pqtx_exec(tx, "INSERT INTO slow VALUES (1)", PQTX_NO_ARGS, NULL);
+}
+
+/* A check that is deferred, and takes long: at COMMIT.  On the caller's connection a COMMIT cannot
+ * be told from another's, and is not cancelled. */
+START_TEST(a_commit_that_takes_too_long_ends_by_the_deadline)
+{
+    sql(monitor, "CREATE TABLE slow (id int);"
+                 "CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS"
+                 " 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END';"
+                 "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON slow DEFERRABLE"
+                 " INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION sleep()");
+    choose(_i);
+    options.deadline_ms = 1000;
+    struct task task = form_task(&forms, (enum form)_i, &options, write_late, NULL);
+    int pid = form_backend(&forms, (enum form)_i);
+    run_task(&task, PQTX_TIMEOUT);
+    assert_ended(&task, _i, pid);
+    ck_assert_int_eq(task.error.phase, PQTX_PHASE_COMMIT);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM slow"), 0);
+}
+END_TEST
+
 static pqtx_status flush_long(pqtx_tx *tx, void *arg)
 {
     sleep_long(tx, arg);
@@ -847,6 +873,7 @@ static Suite *suite(void)
     tcase_add_loop_test(c, a_strangers_cancel_is_told_from_a_timeout, 0, FORMS);
     tcase_add_loop_test(c, a_flight_that_waits_for_a_lock_ends_by_the_deadline, 0, FORMS);
     tcase_add_loop_test(c, a_flight_that_takes_too_long_ends_by_the_deadline, 0, FORMS);
+    tcase_add_loop_test(c, a_commit_that_takes_too_long_ends_by_the_deadline, 0, FORM_OWN);
     tcase_add_loop_test(c, a_flush_ends_by_the_deadline, 0, FORMS);
     tcase_add_loop_test(c, a_busy_row_is_tried_until_the_deadline_and_then_given_up, 0, FORMS);
     tcase_add_loop_test(c, an_event_is_applied_once_and_its_answer_kept, 0, FORMS);

@@ -89,6 +89,7 @@ static const struct {
     {"WITH w AS (SELECT 1) UPDATE account SET v = v WHERE id < 3", 2, false},
     {"(SELECT 1 UNION SELECT 2)", 2, true},
     {"SHOW server_version", 1, true},
+    {"/* a */ -- b\n ;; SELECT 1 WHERE 'RETURNING; ' <> ''", 1, true},
 };
 enum { COUNTED = sizeof counted / sizeof counted[0] };
 
@@ -235,6 +236,7 @@ static const struct {
     {"UPDATE account SET nowhere = 1", PQTX_BAD_STATEMENT, "42703"},
     {"UPDATE nowhere SET v = 1", PQTX_BAD_STATEMENT, "42P01"},
     {"UPDATE account SET", PQTX_BAD_STATEMENT, "42601"},
+    {"UPDATE account SET v = 0 WHERE id < 3; DELETE FROM log", PQTX_BAD_STATEMENT, "42601"},
     {"UPDATE account SET v = 'many'", PQTX_BAD_DATA, "22P02"},
     {"UPDATE account SET v = v / 0", PQTX_BAD_DATA, "22012"},
     {"INSERT INTO log SELECT 'x'::pg_lsn::text", PQTX_BAD_DATA, "22P02"},

@@ -509,6 +509,7 @@ static const struct verdict verdicts[] = {
     {"account", "id = $1 AND NULL", "v >= $2", PQTX_NOT_FOUND},
     {"twin", "id = $1 + 1", "v >= $2", PQTX_TOO_MANY},
     {"twin", "id = $1", "v >= $2", PQTX_TOO_MANY},
+    {"twin", "id = $1", "v > 100 + $2", PQTX_TOO_MANY},
 };
 enum { VERDICTS = sizeof verdicts / sizeof verdicts[0] };
 
