@@ -80,6 +80,7 @@ static int64_t count_marks(void)
 
 struct job {
     int runs;
+    bool in_one_flight; /* which cannot know the pid */
     int64_t pid;        /* of the newest run's backend */
     atomic_int refused; /* attempts that found no connection */
     pqtx_event end;
@@ -103,12 +104,26 @@ static pqtx_options options_for(struct job *job)
     return options;
 }
 
+#define MARK "INSERT INTO mark VALUES (1)"
+
 static pqtx_status write_mark(pqtx_tx *tx, void *arg)
 {
     struct job *job = arg;
     job->runs++;
-    pqtx_exec(tx, "INSERT INTO mark VALUES (1)", PQTX_NO_ARGS, NULL);
-    return ask_pid(tx, &job->pid);
+    pqtx_status status = pqtx_exec(tx, MARK, PQTX_NO_ARGS, NULL);
+    return status == PQTX_OK && !job->in_one_flight ? ask_pid(tx, &job->pid) : status;
+}
+
+/* Round trip by round trip, in one flight, and in one flight with BEGIN and COMMIT. */
+enum { STEP_BY_STEP, IMPLICIT, EXPLICIT, FORMS };
+
+static void set_form(int form, struct job *job, pqtx_options *options)
+{
+    job->in_one_flight = form != STEP_BY_STEP;
+    if (form != STEP_BY_STEP)
+        options->flags |= PQTX_PIPELINE;
+    if (form == EXPLICIT)
+        options->isolation = PQTX_ISO_READ_COMMITTED;
 }
 
 /* ---- COMMIT waits for a standby that is not there */
@@ -139,12 +154,13 @@ static void wait_until_committing(void)
     wait_until_true(monitor, "SELECT count(*) = 1" WAITS_FOR_STANDBY);
 }
 
-static void break_the_wait_off(const char *how)
+static void break_the_wait_off(const char *how, int form)
 {
     struct job job = {.runs = 0};
     pqtx_options options = options_for(&job);
     struct task task = {.options = &options, .work = write_mark, .arg = &job};
     char query[256];
+    set_form(form, &job, &options);
     task.pool = open_pool(2);
     demand_standby();
     start_task(&task);
@@ -163,40 +179,79 @@ static void break_the_wait_off(const char *how)
 START_TEST(a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local)
 {
     if (is_own_server())
-        break_the_wait_off("pg_cancel_backend");
+        break_the_wait_off("pg_cancel_backend", _i);
 }
 END_TEST
 
 START_TEST(a_session_ended_in_its_wait_for_a_standby_has_committed_locally)
 {
     if (is_own_server())
-        break_the_wait_off("pg_terminate_backend");
+        break_the_wait_off("pg_terminate_backend", _i);
 }
 END_TEST
 
-static const pqtx_doubt resolvers[] = {PQTX_DOUBT_XID, PQTX_DOUBT_TOKEN};
+enum { SEVERAL = 3 };
 
-START_TEST(a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed)
+/* A session that is ended in its wait says nothing more: what stood behind it is in doubt. */
+static void *run_each(void *arg)
 {
-    struct job job = {.runs = 0};
-    pqtx_options options = options_for(&job);
+    pqtx_pool *pool = open_pool(2);
+    pqtx_item *items = arg;
+    pqtx_options options = PQTX_OPTIONS;
     pqtx_error error = PQTX_ERROR;
+    options.once_schema = SCHEMA;
+    options.in_doubt = PQTX_DOUBT_TOKEN;
+    options.resolve_ms = 20000;
+    assert_status(pqtx_run_each(pool, &options, items, SEVERAL, &error), PQTX_OK, &error);
+    pqtx_pool_close(pool);
+    return NULL;
+}
+
+/* The first waits for the standby; whichever way that ends, it is the only one it is said of, and
+ * those behind it commit as well, once. */
+START_TEST(of_several_in_one_flight_one_whose_wait_is_broken_off_is_only_local)
+{
+    static const char *const ways[] = {"pg_cancel_backend", "pg_terminate_backend"};
+    pqtx_item items[SEVERAL] = {PQTX_ITEM, PQTX_ITEM, PQTX_ITEM};
+    pthread_t thread;
+    char query[256];
     if (!is_own_server())
         return;
-    pqtx_pool *pool = open_pool(2);
+    for (int i = 0; i < SEVERAL; i++) {
+        items[i].sql = MARK;
+        items[i].expected = 1;
+    }
     demand_standby();
-    options.deadline_ms = 500;
-    options.resolve_ms = 20000;
-    options.in_doubt = resolvers[_i];
-    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
-    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
-    ck_assert(job.end.flags & PQTX_RESOLVED);
-    ck_assert_int_eq(job.runs, 1);
-    ck_assert_int_eq(count_marks(), 1);
+    ck_assert(pthread_create(&thread, NULL, run_each, items) == 0);
+    wait_until_committing();
+    snprintf(query, sizeof query, "SELECT %s(pid)%s", ways[_i], WAITS_FOR_STANDBY);
+    sql(monitor, query);
+    wait_until_true(monitor, "SELECT count(*) > 0 FROM mark");
     demand_none();
-    pqtx_pool_close(pool);
+    ck_assert(pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < SEVERAL; i++) {
+        ck_assert_int_eq(items[i].outcome, PQTX_OUTCOME_COMMITTED);
+        ck_assert_uint_eq(items[i].flags & PQTX_LOCAL_ONLY, i == 0 ? PQTX_LOCAL_ONLY : 0);
+        ck_assert_uint_eq(items[i].attempts, i == 0 || _i == 0 ? 1 : 2);
+        PQclear(items[i].result);
+    }
+    ck_assert_int_eq(count_marks(), SEVERAL);
 }
 END_TEST
+
+/* In one flight the deadline is none of COMMIT alone, so there the line is cut; and an xid is of no
+ * use. */
+static const struct {
+    pqtx_doubt in_doubt;
+    int form;
+} resolvers[] = {
+    {PQTX_DOUBT_XID, STEP_BY_STEP},
+    {PQTX_DOUBT_TOKEN, STEP_BY_STEP},
+    {PQTX_DOUBT_TOKEN, IMPLICIT},
+    {PQTX_DOUBT_TOKEN, EXPLICIT},
+};
+
+enum { RESOLVERS = sizeof resolvers / sizeof resolvers[0] };
 
 /* A clock that goes on by a little more whenever it is looked at: a limit of 1 ms is over at the
  * next look. */
@@ -209,6 +264,47 @@ static int64_t now_us(void *arg)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 + 1100 * atomic_fetch_add(&looks, 1);
 }
+
+static pqtx_fault cut_in_the_wait(pqtx_point point, uint32_t attempt, void *arg)
+{
+    (void)arg;
+    if (point != PQTX_POINT_COMMIT_SENT || attempt != 1)
+        return PQTX_FAULT_NONE;
+    wait_until_committing();
+    atomic_fetch_add(&looks, 1000);
+    return PQTX_FAULT_CUT;
+}
+
+static void set_resolver(int resolver, struct job *job, pqtx_options *options)
+{
+    set_form(resolvers[resolver].form, job, options);
+    options->in_doubt = resolvers[resolver].in_doubt;
+    if (resolvers[resolver].form != STEP_BY_STEP)
+        options->fault = cut_in_the_wait;
+}
+
+START_TEST(a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed)
+{
+    struct job job = {.runs = 0};
+    pqtx_options options = options_for(&job);
+    pqtx_error error = PQTX_ERROR;
+    if (!is_own_server())
+        return;
+    pqtx_pool *pool = open_pool(2);
+    demand_standby();
+    options.resolve_ms = 20000;
+    if (resolvers[_i].form == STEP_BY_STEP)
+        options.deadline_ms = 500;
+    set_resolver(_i, &job, &options);
+    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
+    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert(job.end.flags & PQTX_RESOLVED);
+    ck_assert_int_eq(job.runs, 1);
+    ck_assert_int_eq(count_marks(), 1);
+    demand_none();
+    pqtx_pool_close(pool);
+}
+END_TEST
 
 START_TEST(a_transaction_that_still_waits_for_a_standby_is_resolved_later)
 {
@@ -226,11 +322,11 @@ START_TEST(a_transaction_that_still_waits_for_a_standby_is_resolved_later)
     options.clock = &clock;
     options.deadline_ms = 500;
     options.resolve_ms = 1;
-    options.in_doubt = resolvers[_i];
+    set_resolver(_i, &job, &options);
     options.ticket = &ticket;
     assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_IN_DOUBT, &error);
     ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_IN_DOUBT);
-    ck_assert_int_eq(ticket.by, resolvers[_i]);
+    ck_assert_int_eq(ticket.by, resolvers[_i].in_doubt);
     wait_until_committing();
     assert_status(pqtx_resolve(pool, &ticket, 100, &outcome, &error), PQTX_IN_DOUBT, &error);
     ck_assert_int_eq(outcome, PQTX_OUTCOME_IN_DOUBT);
@@ -259,6 +355,28 @@ START_TEST(a_deadline_in_the_wait_for_a_standby_is_in_doubt_where_nothing_resolv
     demand_none();
     wait_until_true(monitor, "SELECT count(*) = 0" WAITS_FOR_STANDBY);
     ck_assert_int_eq(count_marks(), 1);
+    pqtx_pool_close(pool);
+}
+END_TEST
+
+/* There the server is asked to cancel whatever it is at. */
+START_TEST(a_deadline_of_one_flight_breaks_the_wait_for_a_standby_off)
+{
+    struct job job = {.runs = 0};
+    pqtx_options options = options_for(&job);
+    pqtx_error error = PQTX_ERROR;
+    if (!is_own_server())
+        return;
+    pqtx_pool *pool = open_pool(2);
+    set_form(_i, &job, &options);
+    demand_standby();
+    options.deadline_ms = 2000;
+    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
+    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert_uint_eq(job.end.flags, PQTX_LOCAL_ONLY);
+    ck_assert_int_eq(job.runs, 1);
+    ck_assert_int_eq(count_marks(), 1);
+    demand_none();
     pqtx_pool_close(pool);
 }
 END_TEST
@@ -532,11 +650,18 @@ static Suite *suite(void)
     tcase_add_unchecked_fixture(c, NULL, demand_none);
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 120);
-    tcase_add_test(c, a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local);
-    tcase_add_test(c, a_session_ended_in_its_wait_for_a_standby_has_committed_locally);
-    tcase_add_loop_test(c, a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed, 0, 2);
-    tcase_add_loop_test(c, a_transaction_that_still_waits_for_a_standby_is_resolved_later, 0, 2);
+    tcase_add_loop_test(c, a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local, 0, FORMS);
+    tcase_add_loop_test(c, a_session_ended_in_its_wait_for_a_standby_has_committed_locally, 0,
+                        FORMS);
+    tcase_add_loop_test(c, of_several_in_one_flight_one_whose_wait_is_broken_off_is_only_local, 0,
+                        2);
+    tcase_add_loop_test(c, a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed, 0,
+                        RESOLVERS);
+    tcase_add_loop_test(c, a_transaction_that_still_waits_for_a_standby_is_resolved_later, 0,
+                        RESOLVERS);
     tcase_add_test(c, a_deadline_in_the_wait_for_a_standby_is_in_doubt_where_nothing_resolves_it);
+    tcase_add_loop_test(c, a_deadline_of_one_flight_breaks_the_wait_for_a_standby_off, IMPLICIT,
+                        FORMS);
     tcase_add_loop_test(c, a_body_too_slow_for_the_server_is_rolled_back_and_not_run_again, 0, 2);
     tcase_add_test(c, the_server_is_told_the_deadline_for_one_transaction);
     tcase_add_test(c, a_program_that_stalls_is_ended_by_the_server_at_the_deadline);
