@@ -126,6 +126,8 @@ static void set_form(int form, struct job *job, pqtx_options *options)
         options->isolation = PQTX_ISO_READ_COMMITTED;
 }
 
+enum { SEVERAL = 3 };
+
 /* ---- COMMIT waits for a standby that is not there */
 
 #define WAITS_FOR_STANDBY OUR_SESSIONS " AND wait_event = 'SyncRep'"
@@ -189,8 +191,6 @@ START_TEST(a_session_ended_in_its_wait_for_a_standby_has_committed_locally)
         break_the_wait_off("pg_terminate_backend", _i);
 }
 END_TEST
-
-enum { SEVERAL = 3 };
 
 /* A session that is ended in its wait says nothing more: what stood behind it is in doubt. */
 static void *run_each(void *arg)
@@ -493,6 +493,133 @@ START_TEST(a_program_that_stalls_is_ended_by_the_server_at_the_deadline)
 }
 END_TEST
 
+/* ---- several in one flight, ended in the middle */
+
+struct several {
+    PGconn *holder; /* of the row that the one in the middle waits for */
+    pqtx_pool *pool;
+    pqtx_options options;
+    pqtx_item items[SEVERAL];
+    pthread_t thread;
+    pqtx_status status;
+    pqtx_error error;
+};
+
+static void *run_several(void *arg)
+{
+    struct several *several = arg;
+    several->status =
+        pqtx_run_each(several->pool, &several->options, several->items, SEVERAL, &several->error);
+    return NULL;
+}
+
+#define WAITS_FOR_ROW OUR_SESSIONS " AND wait_event_type = 'Lock'"
+
+/* Returns when the first is answered and the one in the middle waits. */
+static void start_several(struct several *several, struct cut *cut, pqtx_options options)
+{
+    pqtx_pool_options pool_options = PQTX_POOL_OPTIONS;
+    *several = (struct several){.holder = open_session(), .options = options, .error = PQTX_ERROR};
+    sql(several->holder, "BEGIN; UPDATE counter SET value = value + 10");
+    several->options.once_schema = SCHEMA;
+    several->options.lock_timeout_ms = PQTX_NO_TIMEOUT;
+    several->options.deadline_ms = 100000;
+    for (int i = 0; i < SEVERAL; i++) {
+        several->items[i] = (pqtx_item)PQTX_ITEM;
+        several->items[i].sql = i == 1 ? "UPDATE counter SET value = value + 1" : MARK;
+        several->items[i].expected = 1;
+    }
+    pool_options.conninfo = cut_conninfo(cut);
+    assert_status(pqtx_pool_open(&pool_options, &several->pool, NULL), PQTX_OK, NULL);
+    cut_arm(cut, NULL);
+    ck_assert(pthread_create(&several->thread, NULL, run_several, several) == 0);
+    wait_until_true(monitor, "SELECT count(*) = 1" WAITS_FOR_ROW);
+    while (cut_count(cut, CUT_SERVER).flights < 1)
+        wait_until_true(monitor, "SELECT true"); /* Check's time limit ends it */
+}
+
+static void join_several(struct several *several, pqtx_status expected)
+{
+    ck_assert(pthread_join(several->thread, NULL) == 0);
+    assert_status(several->status, expected, &several->error);
+    ck_assert_int_eq(several->items[0].outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert_uint_eq(several->items[0].attempts, 1);
+    ck_assert_uint_eq(several->items[0].flags, 0);
+    for (int i = 0; i < SEVERAL; i++)
+        PQclear(several->items[i].result);
+    pqtx_pool_close(several->pool);
+    PQfinish(several->holder);
+}
+
+/* What it was at is rolled back, and what stands behind that was not reached. */
+START_TEST(a_session_ended_at_one_of_several_leaves_none_in_doubt)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    pqtx_options options = PQTX_OPTIONS;
+    options.max_attempts = 1;
+    start_several(&several, cut, options);
+    sql(monitor, "SELECT pg_terminate_backend(pid)" WAITS_FOR_ROW);
+    join_several(&several, PQTX_NO_CONNECTION);
+    ck_assert_str_eq(several.error.sqlstate, "57P01");
+    ck_assert_int_eq(several.error.call, 2);
+    for (int i = 1; i < SEVERAL; i++) {
+        ck_assert_int_eq(several.items[i].status, PQTX_NO_CONNECTION);
+        ck_assert_int_eq(several.items[i].outcome, PQTX_OUTCOME_ROLLED_BACK);
+    }
+    ck_assert_int_eq(count_marks(), 1);
+    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 0);
+    cut_close(cut);
+}
+END_TEST
+
+/* Where the line is cut nobody says how far the server has come: there a token is needed. */
+START_TEST(several_that_were_cut_off_in_the_middle_are_in_doubt_or_resolved)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    pqtx_options options = PQTX_OPTIONS;
+    bool resolves = _i == 1;
+    options.in_doubt = resolves ? PQTX_DOUBT_TOKEN : PQTX_DOUBT_REPORT;
+    start_several(&several, cut, options);
+    int64_t orphan = ask_int(monitor, "SELECT max(pid)" WAITS_FOR_ROW);
+    cut_now(cut);
+    if (resolves) {
+        wait_until_gone(orphan);
+        sql(several.holder, "COMMIT");
+    }
+    join_several(&several, resolves ? PQTX_OK : PQTX_IN_DOUBT);
+    for (int i = 1; i < SEVERAL; i++) {
+        ck_assert_int_eq(several.items[i].outcome,
+                         resolves ? PQTX_OUTCOME_COMMITTED : PQTX_OUTCOME_IN_DOUBT);
+        ck_assert_uint_eq(several.items[i].attempts, resolves ? 2 : 1);
+    }
+    if (resolves) {
+        ck_assert_int_eq(count_marks(), 2);
+        ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 11);
+    }
+    cut_close(cut);
+}
+END_TEST
+
+START_TEST(several_whose_session_was_ended_are_begun_again_from_there)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    start_several(&several, cut, (pqtx_options)PQTX_OPTIONS);
+    int64_t ended = ask_int(monitor, "SELECT max(pid)" WAITS_FOR_ROW);
+    sql(monitor, "SELECT pg_terminate_backend(pid)" WAITS_FOR_ROW);
+    wait_until_gone(ended);
+    sql(several.holder, "COMMIT");
+    join_several(&several, PQTX_OK);
+    ck_assert_uint_eq(several.items[1].attempts, 2);
+    ck_assert_uint_eq(several.items[2].attempts, 2);
+    ck_assert_int_eq(count_marks(), 2);
+    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 11);
+    cut_close(cut);
+}
+END_TEST
+
 /* ---- out of connections */
 
 /* A role that may have one connection, and that one. */
@@ -665,6 +792,9 @@ static Suite *suite(void)
     tcase_add_loop_test(c, a_body_too_slow_for_the_server_is_rolled_back_and_not_run_again, 0, 2);
     tcase_add_test(c, the_server_is_told_the_deadline_for_one_transaction);
     tcase_add_test(c, a_program_that_stalls_is_ended_by_the_server_at_the_deadline);
+    tcase_add_test(c, a_session_ended_at_one_of_several_leaves_none_in_doubt);
+    tcase_add_test(c, several_whose_session_was_ended_are_begun_again_from_there);
+    tcase_add_loop_test(c, several_that_were_cut_off_in_the_middle_are_in_doubt_or_resolved, 0, 2);
     tcase_add_test(c, a_server_out_of_connections_is_asked_again_after_a_longer_wait);
     tcase_add_test(c, a_server_that_stays_out_of_connections_is_told_as_such);
     tcase_add_test(c, the_backend_of_a_lost_attempt_is_ended_before_the_next_one);
