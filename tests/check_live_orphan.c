@@ -282,27 +282,6 @@ START_TEST(what_a_flight_asks_the_server_to_look_after_is_not_left_in_the_sessio
 }
 END_TEST
 
-START_TEST(nor_where_the_flight_has_failed)
-{
-    struct answer before = {.query = ASK}, after = before;
-    if (!server_looks_after_clients())
-        return;
-    pqtx_pool *pool = open_pool(1);
-    session_says(pool, &before);
-    for (int i = 0; i < 3; i++) {
-        pqtx_options options = PQTX_OPTIONS;
-        pqtx_error error = PQTX_ERROR;
-        options.isolation = ways[_i].isolation;
-        pqtx_status status = pqtx_run_one(pool, &options, "SELECT 1 / $1::int",
-                                          PQTX_ARGS(PQTX_INT(0)), 1, NULL, &error);
-        assert_status(status, PQTX_BAD_DATA, &error);
-        ck_assert_str_eq(session_says(pool, &after), before.text);
-    }
-    ck_assert_uint_eq(stats_of(pool).connects, 1);
-    pqtx_pool_close(pool);
-}
-END_TEST
-
 static Suite *suite(void)
 {
     Suite *s = suite_create("live_orphan");
@@ -312,7 +291,6 @@ static Suite *suite(void)
     tcase_add_loop_test(c, the_server_does_not_wait_for_a_row_that_a_dead_client_wanted, 0, FORMS);
     tcase_add_loop_test(c, what_a_flight_asks_the_server_to_look_after_is_not_left_in_the_session,
                         0, WAYS);
-    tcase_add_loop_test(c, nor_where_the_flight_has_failed, 0, 2);
     suite_add_tcase(s, c);
     return s;
 }
