@@ -240,7 +240,7 @@ check-cluster: $(cluster)
 # anyway, or take too long to be run twice.  check_pooler_prepare is for a pooler of one's own
 # choice: see there.
 direct := open hosts notice handle guard prepare trace_pipeline flight cut cut_flight fault syscall \
-          orphan
+          orphan server storm
 pooled := $(filter-out %/check_pooler_prepare,$(pooler)) \
           $(if $(filter 0,$(POOLED)),,$(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)))
 check-pooler: $(pooled)

@@ -112,6 +112,16 @@ static pqtx_status apply(pqtx_tx *tx, void *id)
     return write_mark(tx, id);
 }
 
+#define APPLY "WITH up AS (UPDATE counter SET value = value + 1) INSERT INTO mark VALUES ($1)"
+
+static pqtx_status apply_in_one_flight(pqtx_pool *pool, const pqtx_options *options, char *id,
+                                       pqtx_error *error)
+{
+    return pqtx_run_one(pool, options, APPLY, PQTX_ARGS(PQTX_TEXT(id)), 1, NULL, error);
+}
+
+/* The first two round trip by round trip, the others in one flight; one of each pair with a token
+ * besides. */
 static void *apply_events(void *arg)
 {
     struct worker *worker = arg;
@@ -124,7 +134,9 @@ static void *apply_events(void *arg)
         options.deadline_ms = 60000;
         options.in_doubt = worker->number % 2 ? PQTX_DOUBT_TOKEN : PQTX_DOUBT_REPORT;
         pqtx_error error = PQTX_ERROR;
-        pqtx_status status = pqtx_run(worker->all->pool, &options, apply, id, &error);
+        pqtx_status status = worker->number < 2
+                                 ? pqtx_run(worker->all->pool, &options, apply, id, &error)
+                                 : apply_in_one_flight(worker->all->pool, &options, id, &error);
         worker->done += status == PQTX_OK;
         if (status != PQTX_OK) {
             worker->status = status;
@@ -250,14 +262,20 @@ static void use_up_xids(PGconn *session, uint64_t xid)
     ck_assert_str_eq(status_of(session, xid), "committed");
 }
 
-/* The standby is behind by our transaction, takes over, and gives its xid to another. */
-static void fail_over_behind(uint64_t xid)
+static void fail_over(uint64_t xid)
 {
-    ck_assert_str_eq(status_of(primary, xid), "committed");
+    (void)xid;
     ck_assert_int_eq(count_marks(primary, first), 1);
     cluster_do("crash primary");
     cluster_do("promote");
     ck_assert_int_eq(count_marks(standby, first), 0);
+}
+
+/* The standby is behind by our transaction, takes over, and gives its xid to another. */
+static void fail_over_behind(uint64_t xid)
+{
+    ck_assert_str_eq(status_of(primary, xid), "committed");
+    fail_over(xid);
     use_up_xids(standby, xid);
 }
 
@@ -327,6 +345,25 @@ static struct trial *new_trial(void (*befall)(uint64_t xid), pqtx_doubt in_doubt
     trial->options.observer = note_end;
     trial->options.observer_arg = trial;
     return trial;
+}
+
+static pqtx_status write_mark_once(pqtx_tx *tx, void *arg)
+{
+    (void)arg;
+    return write_mark(tx, first);
+}
+
+/* Which xid it was is not known before COMMIT is answered. */
+static void run_trial_in_one_flight(struct trial *trial, pqtx_isolation isolation,
+                                    pqtx_status expected)
+{
+    pqtx_pool *pool = open_pool(2);
+    pqtx_error error = PQTX_ERROR;
+    trial->options.flags |= PQTX_PIPELINE;
+    trial->options.isolation = isolation;
+    pqtx_status status = pqtx_run(pool, &trial->options, write_mark_once, NULL, &error);
+    assert_status(status, expected, &error);
+    pqtx_pool_close(pool);
 }
 
 static void run_trial(struct trial *trial, pqtx_status expected)
@@ -483,6 +520,60 @@ START_TEST(what_has_reached_the_new_primary_is_not_done_again)
 }
 END_TEST
 
+/* ---- the same in one flight, which only a token resolves */
+
+static const pqtx_isolation forms[] = {PQTX_ISO_DEFAULT, PQTX_ISO_READ_COMMITTED};
+
+START_TEST(one_flight_that_was_lost_with_the_primary_is_made_again)
+{
+    cluster_detach(standby);
+    struct trial *trial = new_trial(fail_over, PQTX_DOUBT_TOKEN);
+    run_trial_in_one_flight(trial, forms[_i], PQTX_OK);
+    ck_assert_int_eq(trial->outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert_uint_eq(trial->attempts, 2);
+    ck_assert_int_eq(count_marks(standby, first), 1);
+    free(trial);
+}
+END_TEST
+
+START_TEST(one_flight_that_has_reached_the_new_primary_is_not_made_again)
+{
+    struct trial *trial = new_trial(fail_over_in_step, PQTX_DOUBT_TOKEN);
+    run_trial_in_one_flight(trial, forms[_i], PQTX_OK);
+    ck_assert_uint_eq(trial->flags, PQTX_RESOLVED);
+    ck_assert_uint_eq(trial->attempts, 1);
+    ck_assert_int_eq(count_marks(standby, first), 1);
+    free(trial);
+}
+END_TEST
+
+START_TEST(one_flight_before_a_failover_stays_in_doubt_without_a_token)
+{
+    struct trial *trial = new_trial(fail_over_in_step, PQTX_DOUBT_XID);
+    run_trial_in_one_flight(trial, forms[_i], PQTX_IN_DOUBT);
+    ck_assert_int_eq(trial->outcome, PQTX_OUTCOME_IN_DOUBT);
+    ck_assert_uint_eq(trial->attempts, 1);
+    free(trial);
+}
+END_TEST
+
+START_TEST(one_flight_is_settled_after_a_crash)
+{
+    static const struct {
+        pqtx_point point;
+        uint32_t attempts;
+    } cases[] = {{PQTX_POINT_COMMIT_BEGUN, 2}, {PQTX_POINT_COMMIT_ANSWERED, 1}};
+    struct trial *trial = new_trial(crash, PQTX_DOUBT_TOKEN);
+    trial->fate.point = cases[_i / 2].point;
+    run_trial_in_one_flight(trial, forms[_i % 2], PQTX_OK);
+    ck_assert_uint_eq(trial->attempts, cases[_i / 2].attempts);
+    ck_assert_int_eq(count_marks(primary, first), 1);
+    free(trial);
+}
+END_TEST
+
+/* ---- settled elsewhere */
+
 static struct test_clock test_clock;
 
 static void lose_the_primary_and_all_the_time(uint64_t xid)
@@ -519,6 +610,10 @@ START_TEST(a_commit_that_no_standby_has_confirmed_says_so)
 {
     struct trial *trial = new_trial(NULL, PQTX_DOUBT_TOKEN);
     trial->options.fault = NULL;
+    if (_i > 0) {
+        trial->options.flags |= PQTX_PIPELINE;
+        trial->options.isolation = forms[_i - 1];
+    }
     cluster_confirm(primary);
     cluster_do("promote");
     struct task task = {.pool = open_pool(1), .options = &trial->options, .work = write_mark};
@@ -555,7 +650,10 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tcase, what_was_lost_with_the_primary_is_done_again, 0, 2);
     tcase_add_loop_test(tcase, what_has_reached_the_new_primary_is_not_done_again, 0, 2);
     tcase_add_loop_test(tcase, another_process_settles_a_saved_ticket_once_and_for_all, 0, 2);
-    tcase_add_test(tcase, a_commit_that_no_standby_has_confirmed_says_so);
+    tcase_add_loop_test(tcase, a_commit_that_no_standby_has_confirmed_says_so, 0, 3);
+    tcase_add_loop_test(tcase, one_flight_that_was_lost_with_the_primary_is_made_again, 0, 2);
+    tcase_add_loop_test(tcase, one_flight_that_has_reached_the_new_primary_is_not_made_again, 0, 2);
+    tcase_add_loop_test(tcase, one_flight_before_a_failover_stays_in_doubt_without_a_token, 0, 2);
     suite_add_tcase(suite, tcase);
     TCase *same = tcase_create("the same primary again"); /* and so the cluster is not used up */
     tcase_set_timeout(same, 120);
@@ -565,6 +663,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(same, an_xid_is_not_believed_after_a_crash, 0, 3);
     tcase_add_test(same, what_a_crash_has_swallowed_is_done_again);
     tcase_add_test(same, a_token_is_found_after_a_crash);
+    tcase_add_loop_test(same, one_flight_is_settled_after_a_crash, 0, 4);
     suite_add_tcase(suite, same);
     return run_suite(suite);
 }

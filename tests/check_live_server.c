@@ -81,6 +81,7 @@ static int64_t count_marks(void)
 
 struct job {
     int runs;
+    bool in_one_flight; /* which cannot know the pid */
     int64_t pid;        /* of the newest run's backend */
     atomic_int refused; /* attempts that found no connection */
     pqtx_event end;
@@ -104,13 +105,29 @@ static pqtx_options options_for(struct job *job)
     return options;
 }
 
+#define MARK "INSERT INTO mark VALUES (1)"
+
 static pqtx_status write_mark(pqtx_tx *tx, void *arg)
 {
     struct job *job = arg;
     job->runs++;
-    pqtx_exec(tx, "INSERT INTO mark VALUES (1)", PQTX_NO_ARGS, NULL);
-    return ask_pid(tx, &job->pid);
+    pqtx_status status = pqtx_exec(tx, MARK, PQTX_NO_ARGS, NULL);
+    return status == PQTX_OK && !job->in_one_flight ? ask_pid(tx, &job->pid) : status;
 }
+
+/* Round trip by round trip, in one flight, and in one flight with BEGIN and COMMIT. */
+enum { STEP_BY_STEP, IMPLICIT, EXPLICIT, FORMS };
+
+static void set_form(int form, struct job *job, pqtx_options *options)
+{
+    job->in_one_flight = form != STEP_BY_STEP;
+    if (form != STEP_BY_STEP)
+        options->flags |= PQTX_PIPELINE;
+    if (form == EXPLICIT)
+        options->isolation = PQTX_ISO_READ_COMMITTED;
+}
+
+enum { SEVERAL = 3 };
 
 /* ---- COMMIT waits for a standby that is not there */
 
@@ -140,12 +157,13 @@ static void wait_until_committing(void)
     wait_until_true(monitor, "SELECT count(*) = 1" WAITS_FOR_STANDBY);
 }
 
-static void break_the_wait_off(const char *how)
+static void break_the_wait_off(const char *how, int form)
 {
     struct job job = {.runs = 0};
     pqtx_options options = options_for(&job);
     struct task task = {.options = &options, .work = write_mark, .arg = &job};
     char query[256];
+    set_form(form, &job, &options);
     task.pool = open_pool(2);
     demand_standby();
     start_task(&task);
@@ -164,40 +182,77 @@ static void break_the_wait_off(const char *how)
 START_TEST(a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local)
 {
     if (is_own_server())
-        break_the_wait_off("pg_cancel_backend");
+        break_the_wait_off("pg_cancel_backend", _i);
 }
 END_TEST
 
 START_TEST(a_session_ended_in_its_wait_for_a_standby_has_committed_locally)
 {
     if (is_own_server())
-        break_the_wait_off("pg_terminate_backend");
+        break_the_wait_off("pg_terminate_backend", _i);
 }
 END_TEST
 
-static const pqtx_doubt resolvers[] = {PQTX_DOUBT_XID, PQTX_DOUBT_TOKEN};
-
-START_TEST(a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed)
+/* A session that is ended in its wait says nothing more: what stood behind it is in doubt. */
+static void *run_each(void *arg)
 {
-    struct job job = {.runs = 0};
-    pqtx_options options = options_for(&job);
+    pqtx_pool *pool = open_pool(2);
+    pqtx_item *items = arg;
+    pqtx_options options = PQTX_OPTIONS;
     pqtx_error error = PQTX_ERROR;
+    options.once_schema = SCHEMA;
+    options.in_doubt = PQTX_DOUBT_TOKEN;
+    options.resolve_ms = 20000;
+    assert_status(pqtx_run_each(pool, &options, items, SEVERAL, &error), PQTX_OK, &error);
+    pqtx_pool_close(pool);
+    return NULL;
+}
+
+/* The first waits for the standby; whichever way that ends, it is the only one it is said of, and
+ * those behind it commit as well, once. */
+START_TEST(of_several_in_one_flight_one_whose_wait_is_broken_off_is_only_local)
+{
+    static const char *const ways[] = {"pg_cancel_backend", "pg_terminate_backend"};
+    pqtx_item items[SEVERAL] = {PQTX_ITEM, PQTX_ITEM, PQTX_ITEM};
+    pthread_t thread;
+    char query[256];
     if (!is_own_server())
         return;
-    pqtx_pool *pool = open_pool(2);
+    for (int i = 0; i < SEVERAL; i++) {
+        items[i].sql = MARK;
+        items[i].expected = 1;
+    }
     demand_standby();
-    options.deadline_ms = 500;
-    options.resolve_ms = 20000;
-    options.in_doubt = resolvers[_i];
-    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
-    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
-    ck_assert(job.end.flags & PQTX_RESOLVED);
-    ck_assert_int_eq(job.runs, 1);
-    ck_assert_int_eq(count_marks(), 1);
+    ck_assert(pthread_create(&thread, NULL, run_each, items) == 0);
+    wait_until_committing();
+    snprintf(query, sizeof query, "SELECT %s(pid)%s", ways[_i], WAITS_FOR_STANDBY);
+    sql(monitor, query);
+    wait_until_true(monitor, "SELECT count(*) > 0 FROM mark");
     demand_none();
-    pqtx_pool_close(pool);
+    ck_assert(pthread_join(thread, NULL) == 0);
+    for (int i = 0; i < SEVERAL; i++) {
+        ck_assert_int_eq(items[i].outcome, PQTX_OUTCOME_COMMITTED);
+        ck_assert_uint_eq(items[i].flags & PQTX_LOCAL_ONLY, i == 0 ? PQTX_LOCAL_ONLY : 0);
+        ck_assert_uint_eq(items[i].attempts, i == 0 || _i == 0 ? 1 : 2);
+        PQclear(items[i].result);
+    }
+    ck_assert_int_eq(count_marks(), SEVERAL);
 }
 END_TEST
+
+/* In one flight the deadline is none of COMMIT alone, so there the line is cut; and an xid is of no
+ * use. */
+static const struct {
+    pqtx_doubt in_doubt;
+    int form;
+} resolvers[] = {
+    {PQTX_DOUBT_XID, STEP_BY_STEP},
+    {PQTX_DOUBT_TOKEN, STEP_BY_STEP},
+    {PQTX_DOUBT_TOKEN, IMPLICIT},
+    {PQTX_DOUBT_TOKEN, EXPLICIT},
+};
+
+enum { RESOLVERS = sizeof resolvers / sizeof resolvers[0] };
 
 /* A clock that goes on by a little more whenever it is looked at: a limit of 1 ms is over at the
  * next look. */
@@ -210,6 +265,47 @@ static int64_t now_us(void *arg)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 + 1100 * atomic_fetch_add(&looks, 1);
 }
+
+static pqtx_fault cut_in_the_wait(pqtx_point point, uint32_t attempt, void *arg)
+{
+    (void)arg;
+    if (point != PQTX_POINT_COMMIT_SENT || attempt != 1)
+        return PQTX_FAULT_NONE;
+    wait_until_committing();
+    atomic_fetch_add(&looks, 1000);
+    return PQTX_FAULT_CUT;
+}
+
+static void set_resolver(int resolver, struct job *job, pqtx_options *options)
+{
+    set_form(resolvers[resolver].form, job, options);
+    options->in_doubt = resolvers[resolver].in_doubt;
+    if (resolvers[resolver].form != STEP_BY_STEP)
+        options->fault = cut_in_the_wait;
+}
+
+START_TEST(a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed)
+{
+    struct job job = {.runs = 0};
+    pqtx_options options = options_for(&job);
+    pqtx_error error = PQTX_ERROR;
+    if (!is_own_server())
+        return;
+    pqtx_pool *pool = open_pool(2);
+    demand_standby();
+    options.resolve_ms = 20000;
+    if (resolvers[_i].form == STEP_BY_STEP)
+        options.deadline_ms = 500;
+    set_resolver(_i, &job, &options);
+    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
+    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert(job.end.flags & PQTX_RESOLVED);
+    ck_assert_int_eq(job.runs, 1);
+    ck_assert_int_eq(count_marks(), 1);
+    demand_none();
+    pqtx_pool_close(pool);
+}
+END_TEST
 
 START_TEST(a_transaction_that_still_waits_for_a_standby_is_resolved_later)
 {
@@ -227,11 +323,11 @@ START_TEST(a_transaction_that_still_waits_for_a_standby_is_resolved_later)
     options.clock = &clock;
     options.deadline_ms = 500;
     options.resolve_ms = 1;
-    options.in_doubt = resolvers[_i];
+    set_resolver(_i, &job, &options);
     options.ticket = &ticket;
     assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_IN_DOUBT, &error);
     ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_IN_DOUBT);
-    ck_assert_int_eq(ticket.by, resolvers[_i]);
+    ck_assert_int_eq(ticket.by, resolvers[_i].in_doubt);
     wait_until_committing();
     assert_status(pqtx_resolve(pool, &ticket, 100, &outcome, &error), PQTX_IN_DOUBT, &error);
     ck_assert_int_eq(outcome, PQTX_OUTCOME_IN_DOUBT);
@@ -260,6 +356,28 @@ START_TEST(a_deadline_in_the_wait_for_a_standby_is_in_doubt_where_nothing_resolv
     demand_none();
     wait_until_true(monitor, "SELECT count(*) = 0" WAITS_FOR_STANDBY);
     ck_assert_int_eq(count_marks(), 1);
+    pqtx_pool_close(pool);
+}
+END_TEST
+
+/* There the server is asked to cancel whatever it is at. */
+START_TEST(a_deadline_of_one_flight_breaks_the_wait_for_a_standby_off)
+{
+    struct job job = {.runs = 0};
+    pqtx_options options = options_for(&job);
+    pqtx_error error = PQTX_ERROR;
+    if (!is_own_server())
+        return;
+    pqtx_pool *pool = open_pool(2);
+    set_form(_i, &job, &options);
+    demand_standby();
+    options.deadline_ms = 2000;
+    assert_status(pqtx_run(pool, &options, write_mark, &job, &error), PQTX_OK, &error);
+    ck_assert_int_eq(job.end.outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert_uint_eq(job.end.flags, PQTX_LOCAL_ONLY);
+    ck_assert_int_eq(job.runs, 1);
+    ck_assert_int_eq(count_marks(), 1);
+    demand_none();
     pqtx_pool_close(pool);
 }
 END_TEST
@@ -373,6 +491,133 @@ START_TEST(a_program_that_stalls_is_ended_by_the_server_at_the_deadline)
     ck_assert_int_eq(job.runs, 1);
     ck_assert_int_eq(count_marks(), 0);
     pqtx_pool_close(pool);
+}
+END_TEST
+
+/* ---- several in one flight, ended in the middle */
+
+struct several {
+    PGconn *holder; /* of the row that the one in the middle waits for */
+    pqtx_pool *pool;
+    pqtx_options options;
+    pqtx_item items[SEVERAL];
+    pthread_t thread;
+    pqtx_status status;
+    pqtx_error error;
+};
+
+static void *run_several(void *arg)
+{
+    struct several *several = arg;
+    several->status =
+        pqtx_run_each(several->pool, &several->options, several->items, SEVERAL, &several->error);
+    return NULL;
+}
+
+#define WAITS_FOR_ROW OUR_SESSIONS " AND wait_event_type = 'Lock'"
+
+/* Returns when the first is answered and the one in the middle waits. */
+static void start_several(struct several *several, struct cut *cut, pqtx_options options)
+{
+    pqtx_pool_options pool_options = PQTX_POOL_OPTIONS;
+    *several = (struct several){.holder = open_session(), .options = options, .error = PQTX_ERROR};
+    sql(several->holder, "BEGIN; UPDATE counter SET value = value + 10");
+    several->options.once_schema = SCHEMA;
+    several->options.lock_timeout_ms = PQTX_NO_TIMEOUT;
+    several->options.deadline_ms = 100000;
+    for (int i = 0; i < SEVERAL; i++) {
+        several->items[i] = (pqtx_item)PQTX_ITEM;
+        several->items[i].sql = i == 1 ? "UPDATE counter SET value = value + 1" : MARK;
+        several->items[i].expected = 1;
+    }
+    pool_options.conninfo = cut_conninfo(cut);
+    assert_status(pqtx_pool_open(&pool_options, &several->pool, NULL), PQTX_OK, NULL);
+    cut_arm(cut, NULL);
+    ck_assert(pthread_create(&several->thread, NULL, run_several, several) == 0);
+    wait_until_true(monitor, "SELECT count(*) = 1" WAITS_FOR_ROW);
+    while (cut_count(cut, CUT_SERVER).flights < 1)
+        wait_until_true(monitor, "SELECT true"); /* Check's time limit ends it */
+}
+
+static void join_several(struct several *several, pqtx_status expected)
+{
+    ck_assert(pthread_join(several->thread, NULL) == 0);
+    assert_status(several->status, expected, &several->error);
+    ck_assert_int_eq(several->items[0].outcome, PQTX_OUTCOME_COMMITTED);
+    ck_assert_uint_eq(several->items[0].attempts, 1);
+    ck_assert_uint_eq(several->items[0].flags, 0);
+    for (int i = 0; i < SEVERAL; i++)
+        PQclear(several->items[i].result);
+    pqtx_pool_close(several->pool);
+    PQfinish(several->holder);
+}
+
+/* What it was at is rolled back, and what stands behind that was not reached. */
+START_TEST(a_session_ended_at_one_of_several_leaves_none_in_doubt)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    pqtx_options options = PQTX_OPTIONS;
+    options.max_attempts = 1;
+    start_several(&several, cut, options);
+    sql(monitor, "SELECT pg_terminate_backend(pid)" WAITS_FOR_ROW);
+    join_several(&several, PQTX_NO_CONNECTION);
+    ck_assert_str_eq(several.error.sqlstate, "57P01");
+    ck_assert_int_eq(several.error.call, 2);
+    for (int i = 1; i < SEVERAL; i++) {
+        ck_assert_int_eq(several.items[i].status, PQTX_NO_CONNECTION);
+        ck_assert_int_eq(several.items[i].outcome, PQTX_OUTCOME_ROLLED_BACK);
+    }
+    ck_assert_int_eq(count_marks(), 1);
+    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 0);
+    cut_close(cut);
+}
+END_TEST
+
+/* Where the line is cut nobody says how far the server has come: there a token is needed. */
+START_TEST(several_that_were_cut_off_in_the_middle_are_in_doubt_or_resolved)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    pqtx_options options = PQTX_OPTIONS;
+    bool resolves = _i == 1;
+    options.in_doubt = resolves ? PQTX_DOUBT_TOKEN : PQTX_DOUBT_REPORT;
+    start_several(&several, cut, options);
+    int64_t orphan = ask_int(monitor, "SELECT max(pid)" WAITS_FOR_ROW);
+    cut_now(cut);
+    if (resolves) {
+        wait_until_gone(orphan);
+        sql(several.holder, "COMMIT");
+    }
+    join_several(&several, resolves ? PQTX_OK : PQTX_IN_DOUBT);
+    for (int i = 1; i < SEVERAL; i++) {
+        ck_assert_int_eq(several.items[i].outcome,
+                         resolves ? PQTX_OUTCOME_COMMITTED : PQTX_OUTCOME_IN_DOUBT);
+        ck_assert_uint_eq(several.items[i].attempts, resolves ? 2 : 1);
+    }
+    if (resolves) {
+        ck_assert_int_eq(count_marks(), 2);
+        ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 11);
+    }
+    cut_close(cut);
+}
+END_TEST
+
+START_TEST(several_whose_session_was_ended_are_begun_again_from_there)
+{
+    struct several several;
+    struct cut *cut = cut_open();
+    start_several(&several, cut, (pqtx_options)PQTX_OPTIONS);
+    int64_t ended = ask_int(monitor, "SELECT max(pid)" WAITS_FOR_ROW);
+    sql(monitor, "SELECT pg_terminate_backend(pid)" WAITS_FOR_ROW);
+    wait_until_gone(ended);
+    sql(several.holder, "COMMIT");
+    join_several(&several, PQTX_OK);
+    ck_assert_uint_eq(several.items[1].attempts, 2);
+    ck_assert_uint_eq(several.items[2].attempts, 2);
+    ck_assert_int_eq(count_marks(), 2);
+    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), 11);
+    cut_close(cut);
 }
 END_TEST
 
@@ -542,15 +787,24 @@ static Suite *suite(void)
     tcase_add_unchecked_fixture(c, NULL, demand_none);
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 120);
-    tcase_add_test(c, a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local);
-    tcase_add_test(c, a_session_ended_in_its_wait_for_a_standby_has_committed_locally);
-    add_direct_loop_test(c, a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed, 0, 2,
-                         INVENTED_PID);
-    tcase_add_loop_test(c, a_transaction_that_still_waits_for_a_standby_is_resolved_later, 0, 2);
+    tcase_add_loop_test(c, a_cancelled_wait_for_a_standby_is_a_commit_that_is_only_local, 0, FORMS);
+    tcase_add_loop_test(c, a_session_ended_in_its_wait_for_a_standby_has_committed_locally, 0,
+                        FORMS);
+    tcase_add_loop_test(c, of_several_in_one_flight_one_whose_wait_is_broken_off_is_only_local, 0,
+                        2);
+    add_direct_loop_test(c, a_deadline_in_the_wait_for_a_standby_is_resolved_as_committed, 0,
+                         RESOLVERS, INVENTED_PID);
+    tcase_add_loop_test(c, a_transaction_that_still_waits_for_a_standby_is_resolved_later, 0,
+                        RESOLVERS);
     tcase_add_test(c, a_deadline_in_the_wait_for_a_standby_is_in_doubt_where_nothing_resolves_it);
+    tcase_add_loop_test(c, a_deadline_of_one_flight_breaks_the_wait_for_a_standby_off, IMPLICIT,
+                        FORMS);
     tcase_add_loop_test(c, a_body_too_slow_for_the_server_is_rolled_back_and_not_run_again, 0, 2);
     tcase_add_test(c, the_server_is_told_the_deadline_for_one_transaction);
     tcase_add_test(c, a_program_that_stalls_is_ended_by_the_server_at_the_deadline);
+    tcase_add_test(c, a_session_ended_at_one_of_several_leaves_none_in_doubt);
+    tcase_add_test(c, several_whose_session_was_ended_are_begun_again_from_there);
+    tcase_add_loop_test(c, several_that_were_cut_off_in_the_middle_are_in_doubt_or_resolved, 0, 2);
     tcase_add_test(c, a_server_out_of_connections_is_asked_again_after_a_longer_wait);
     tcase_add_test(c, a_server_that_stays_out_of_connections_is_told_as_such);
     add_direct_test(c, the_backend_of_a_lost_attempt_is_ended_before_the_next_one, INVENTED_PID);

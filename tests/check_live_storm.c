@@ -1,5 +1,6 @@
 /* check_live_storm.c: threads count up, each time for an event of its own, while the server and the
- * lines to it are ended again and again: nothing is lost, and nothing is counted twice. */
+ * lines to it are ended again and again: nothing is lost, and nothing is counted twice.  Round trip
+ * by round trip, in one flight, and many in one flight. */
 #define _DEFAULT_SOURCE
 #include "support.h"
 #include "support_cut.h"
@@ -28,7 +29,8 @@ static void set_up(void)
     fresh_schema(SCHEMA);
     monitor = open_session();
     sql(monitor, "CREATE TABLE counter (value bigint NOT NULL);"
-                 "INSERT INTO counter VALUES (0)");
+                 "INSERT INTO counter VALUES (0);"
+                 "CREATE TABLE mark (id bigint NOT NULL)");
     sql(monitor, pqtx_once_ddl());
 }
 
@@ -39,8 +41,18 @@ static void tear_down(void)
 
 /* ---- those who count */
 
+struct worker;
+
+/* How an event is run, or, with a token for each, some at once. */
+struct way {
+    const char *name;
+    pqtx_isolation isolation; /* any but the session's own: with BEGIN and COMMIT */
+    pqtx_status (*run)(struct worker *worker, const pqtx_options *options, pqtx_error *error);
+};
+
 struct team {
     pqtx_pool *pool;
+    const struct way *way;
     int32_t max_attempts;
     long goal; /* events for each worker */
     atomic_bool stop;
@@ -50,15 +62,55 @@ struct team {
         int number;
         atomic_long decided; /* events */
         long applied, refused, doubts;
+        int64_t marks;       /* the sum of those applied */
         pqtx_status refusal; /* the last one that was no lost connection */
         pqtx_error error;
     } worker[WORKERS];
 };
 
+#define COUNT_UP "UPDATE counter SET value = value + 1"
+
 static pqtx_status count_up(pqtx_tx *tx, void *arg)
 {
     (void)arg;
-    return pqtx_update_one(tx, "UPDATE counter SET value = value + 1", PQTX_NO_ARGS);
+    return pqtx_update_one(tx, COUNT_UP, PQTX_NO_ARGS);
+}
+
+static pqtx_status run_body(struct worker *worker, const pqtx_options *options, pqtx_error *error)
+{
+    return pqtx_run(worker->team->pool, options, count_up, NULL, error);
+}
+
+static pqtx_status run_one(struct worker *worker, const pqtx_options *options, pqtx_error *error)
+{
+    return pqtx_run_one(worker->team->pool, options, COUNT_UP, PQTX_NO_ARGS, 1, NULL, error);
+}
+
+static const struct way ways[] = {
+    {"pqtx_run", PQTX_ISO_DEFAULT, run_body},
+    {"pqtx_run_one", PQTX_ISO_DEFAULT, run_one},
+    {"pqtx_run_one with BEGIN", PQTX_ISO_READ_COMMITTED, run_one},
+    {"pqtx_run_each", PQTX_ISO_DEFAULT, NULL},
+};
+
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+static pqtx_options options_for(const struct worker *worker)
+{
+    pqtx_options options = PQTX_OPTIONS;
+    options.isolation = worker->team->way->isolation;
+    options.once_schema = SCHEMA;
+    options.max_attempts = worker->team->max_attempts;
+    options.deadline_ms = 60000;
+    return options;
+}
+
+static void note_refusal(struct worker *worker, pqtx_status status, const pqtx_error *error)
+{
+    if (status == PQTX_NO_CONNECTION || status == PQTX_IN_DOUBT)
+        return;
+    worker->refusal = status;
+    worker->error = *error;
 }
 
 /* Runs the event until it is decided.  Once in doubt, it is only by its row: that a later run was
@@ -67,23 +119,17 @@ static void work_off(struct worker *worker, long event)
 {
     char id[64];
     bool in_doubt = false;
-    pqtx_options options = PQTX_OPTIONS;
+    pqtx_options options = options_for(worker);
     snprintf(id, sizeof id, "worker %d, event %ld", worker->number, event);
     options.event_id = id;
-    options.once_schema = SCHEMA;
-    options.max_attempts = worker->team->max_attempts;
-    options.deadline_ms = 60000;
     for (;;) {
         pqtx_error error = PQTX_ERROR;
-        pqtx_status status = pqtx_run(worker->team->pool, &options, count_up, NULL, &error);
+        pqtx_status status = worker->team->way->run(worker, &options, &error);
         if (status == PQTX_OK || status == PQTX_DONE_BEFORE) {
             worker->applied++;
             return;
         }
-        if (status != PQTX_NO_CONNECTION && status != PQTX_IN_DOUBT) {
-            worker->refusal = status;
-            worker->error = error;
-        }
+        note_refusal(worker, status, &error);
         if (status == PQTX_IN_DOUBT) {
             worker->doubts++;
             in_doubt = true;
@@ -94,12 +140,50 @@ static void work_off(struct worker *worker, long event)
     }
 }
 
+/* Marks are the events of single statements, which have no ids. */
+#define COUNT_AND_MARK "WITH up AS (" COUNT_UP ") INSERT INTO mark VALUES ($1)"
+
+enum { TOGETHER = 8 };
+
+/* With time enough, a token leaves none of them in doubt. */
+static void work_off_together(struct worker *worker, long first)
+{
+    pqtx_options options = options_for(worker);
+    pqtx_error error = PQTX_ERROR;
+    pqtx_item items[TOGETHER];
+    pqtx_value values[TOGETHER];
+    options.in_doubt = PQTX_DOUBT_TOKEN;
+    for (int i = 0; i < TOGETHER; i++) {
+        values[i] = pqtx_int((first + i) * WORKERS + worker->number);
+        items[i] = (pqtx_item)PQTX_ITEM;
+        items[i].sql = COUNT_AND_MARK;
+        items[i].count = 1;
+        items[i].values = &values[i];
+        items[i].expected = PQTX_ANY_ROWS;
+    }
+    note_refusal(worker, pqtx_run_each(worker->team->pool, &options, items, TOGETHER, &error),
+                 &error);
+    for (int i = 0; i < TOGETHER; i++) {
+        bool applied = items[i].outcome == PQTX_OUTCOME_COMMITTED;
+        worker->applied += applied;
+        worker->marks += applied ? (first + i) * WORKERS + worker->number : 0;
+        worker->refused += items[i].outcome == PQTX_OUTCOME_ROLLED_BACK;
+        worker->doubts += items[i].outcome == PQTX_OUTCOME_IN_DOUBT;
+        PQclear(items[i].result);
+    }
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
-    for (long event = 0; event < worker->team->goal && !atomic_load(&worker->team->stop); event++) {
-        work_off(worker, event);
-        atomic_fetch_add(&worker->decided, 1);
+    long step = worker->team->way->run ? 1 : TOGETHER;
+    for (long event = 0; event < worker->team->goal && !atomic_load(&worker->team->stop);
+         event += step) {
+        if (worker->team->way->run)
+            work_off(worker, event);
+        else
+            work_off_together(worker, event);
+        atomic_fetch_add(&worker->decided, step);
     }
     return NULL;
 }
@@ -113,20 +197,33 @@ static void start_team(struct team *team)
     }
 }
 
-/* Until each has decided two more events, so that one was begun after this call. */
+/* Until each has gone two steps further, so that one was begun after this call. */
 static void wait_for_progress(struct team *team)
 {
     for (int i = 0; i < WORKERS; i++) {
-        long wanted = atomic_load(&team->worker[i].decided) + 2;
+        long wanted = atomic_load(&team->worker[i].decided) + (team->way->run ? 2 : 2 * TOGETHER);
         while (atomic_load(&team->worker[i].decided) < wanted)
             poll(NULL, 0, 1); /* only between questions; Check's time limit ends it */
     }
 }
 
-/* The counter is the number of events that were reported as applied, and so are their rows. */
+/* The events, or the marks, are those that were reported as applied, each of them once. */
+static void judge_rows(const struct team *team, int64_t applied, int64_t marks)
+{
+    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), applied);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM mark"), team->way->run ? 0 : applied);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(DISTINCT id) FROM mark"),
+                     team->way->run ? 0 : applied);
+    ck_assert_int_eq(ask_int(monitor, "SELECT coalesce(sum(id), 0) FROM mark"), marks);
+    if (team->way->run)
+        ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM pqtx_once WHERE NOT void"),
+                         applied);
+}
+
 static void judge_team(struct team *team, const char *what)
 {
     long decided = 0, applied = 0, refused = 0, doubts = 0;
+    int64_t marks = 0;
     for (int i = 0; i < WORKERS; i++) {
         struct worker *worker = &team->worker[i];
         pthread_join(worker->thread, NULL);
@@ -135,17 +232,18 @@ static void judge_team(struct team *team, const char *what)
         applied += worker->applied;
         refused += worker->refused;
         doubts += worker->doubts;
+        marks += worker->marks;
     }
     pqtx_stats stats = stats_of(team->pool);
-    printf("%s: %ld events, %ld applied, %ld rolled back for good, %ld runs left in doubt, "
+    printf("%s, %s: %ld events, %ld applied, %ld rolled back for good, %ld runs left in doubt, "
            "%ld attempts, %ld answers to COMMIT found out\n",
-           what, decided, applied, refused, doubts, (long)stats.attempts, (long)stats.resolved);
+           team->way->name, what, decided, applied, refused, doubts, (long)stats.attempts,
+           (long)stats.resolved);
     fflush(stdout);
     ck_assert_int_eq(applied + refused, decided);
-    ck_assert_int_eq(ask_int(monitor, "SELECT value FROM counter"), applied);
-    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM pqtx_once WHERE NOT void"), applied);
+    judge_rows(team, applied, marks);
     ck_assert_int_gt(applied, 0);
-    ck_assert_uint_gt(stats.retries_connection, 0);
+    ck_assert_uint_gt(stats.retries_connection + stats.retries_other, 0);
 }
 
 /* ---- the server */
@@ -193,9 +291,9 @@ static void terminate_all(void)
     sql(monitor, "SELECT pg_terminate_backend(pid)" OUR_SESSIONS);
 }
 
-static void endure(void (*blow)(void), int count, const char *what)
+static void endure(int way, void (*blow)(void), int count, const char *what)
 {
-    struct team team = {.max_attempts = 50, .goal = INT32_MAX};
+    struct team team = {.way = &ways[way], .max_attempts = 50, .goal = INT32_MAX};
     team.pool = open_pool(WORKERS);
     start_team(&team);
     for (int i = 0; i < count; i++) {
@@ -210,21 +308,21 @@ static void endure(void (*blow)(void), int count, const char *what)
 
 START_TEST(sessions_that_are_terminated_again_and_again_lose_and_double_nothing)
 {
-    endure(terminate_all, 50, "terminated 50 times");
+    endure(_i, terminate_all, 50, "terminated 50 times");
 }
 END_TEST
 
 START_TEST(a_backend_killed_outright_loses_and_doubles_nothing)
 {
     if (is_own_server())
-        endure(kill_one_backend, 3, "killed 3 times");
+        endure(_i, kill_one_backend, 3, "killed 3 times");
 }
 END_TEST
 
 START_TEST(an_immediate_restart_of_the_server_loses_and_doubles_nothing)
 {
     if (is_own_server())
-        endure(restart_at_once, 2, "restarted 2 times");
+        endure(_i, restart_at_once, 2, "restarted 2 times");
 }
 END_TEST
 
@@ -240,7 +338,8 @@ static long events_wanted(void)
 START_TEST(lines_cut_at_random_lose_and_double_no_event)
 {
     struct cut *cut = cut_open();
-    struct team team = {.max_attempts = 2, .goal = events_wanted() / WORKERS};
+    struct team team = {.way = &ways[_i], .max_attempts = 2};
+    team.goal = events_wanted() / WORKERS / (_i == 0 ? 1 : 4);
     pqtx_pool_options options = PQTX_POOL_OPTIONS;
     pqtx_error error = PQTX_ERROR;
     start_random();
@@ -262,10 +361,11 @@ static Suite *suite(void)
     TCase *c = tcase_create("storm");
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 300);
-    tcase_add_test(c, sessions_that_are_terminated_again_and_again_lose_and_double_nothing);
-    tcase_add_test(c, a_backend_killed_outright_loses_and_doubles_nothing);
-    tcase_add_test(c, an_immediate_restart_of_the_server_loses_and_doubles_nothing);
-    tcase_add_test(c, lines_cut_at_random_lose_and_double_no_event);
+    tcase_add_loop_test(c, sessions_that_are_terminated_again_and_again_lose_and_double_nothing, 0,
+                        WAYS);
+    tcase_add_loop_test(c, a_backend_killed_outright_loses_and_doubles_nothing, 0, WAYS);
+    tcase_add_loop_test(c, an_immediate_restart_of_the_server_loses_and_doubles_nothing, 0, WAYS);
+    tcase_add_loop_test(c, lines_cut_at_random_lose_and_double_no_event, 0, WAYS);
     suite_add_tcase(s, c);
     return s;
 }

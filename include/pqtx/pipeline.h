@@ -32,6 +32,9 @@
  * server had already said that a statement failed.  Of the ways to resolve that, only
  * PQTX_DOUBT_TOKEN works, and a READ ONLY access: an xid would be in the answer that was lost.
  *
+ * At the deadline the flight is cancelled, whatever it is at: a wait for a synchronous standby that
+ * is broken off so ends committed, with PQTX_LOCAL_ONLY.
+ *
  * A flight that is also the first of its transaction goes without BEGIN and COMMIT where isolation
  * and access are the session's own, on a pool's connection to the server itself: the server takes
  * all that comes before one Sync for a transaction.  That is the cheapest form. */
