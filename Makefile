@@ -58,7 +58,7 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := size fork status value error clock observer options backoff budget statement guard \
+floors := size name fork status value error clock observer options backoff budget statement guard \
           fault / prepared batch wire hosts backend connect proof ticket \
           / turn lend pool prometheus \
           / resolver action attempt lead fly call commit claim report tx pipeline savepoint \
