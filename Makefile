@@ -60,10 +60,10 @@ abi     := 0
 # and on the last floor no file includes another.
 floors := size name fork status value error clock observer options backoff budget statement guard \
           fault / prepared batch wire hosts backend connect proof ticket \
-          / turn lend pool prometheus \
+          / turn lend pool session takeover prometheus \
           / resolver action attempt lead fly call commit claim report tx pipeline savepoint \
           / doubt retry loop handle run one each \
-          / update lock once resolve version
+          / update lock once leader resolve version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))
