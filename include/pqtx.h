@@ -16,6 +16,7 @@
 #include <pqtx/fault.h>
 #include <pqtx/gate.h>
 #include <pqtx/insert.h>
+#include <pqtx/leader.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>

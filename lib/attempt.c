@@ -80,11 +80,8 @@ void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire)
     tx->pipelined = tx->options.flags & PQTX_PIPELINE;
     tx->needs_block = tx->implicit = false;
     tx->pending.count = 0;
-    tx->lock_timeout = (struct pqtx__lock_timeout){
-        .wanted_ms = tx->options.lock_timeout_ms,
-        .sent_ms = PQTX_NO_TIMEOUT,
-        .sent_for_ms = PQTX_NO_TIMEOUT,
-    };
+    tx->lock_timeout.wanted_ms = tx->options.lock_timeout_ms;
+    tx->lock_timeout.sent_ms = tx->lock_timeout.sent_for_ms = PQTX_NO_TIMEOUT;
     tx->local_only = false;
     tx->state = PQTX__OPEN;
     pqtx__proof_begin(&tx->proof, tx->attempts);
@@ -151,6 +148,17 @@ static void send_rollback(pqtx_tx *tx)
         PQtransactionStatus(wire->conn) != PQTRANS_IDLE)
         wire->lost = true;
     pqtx__wire_clear(wire);
+}
+
+bool pqtx__attempt_rewind(pqtx_tx *tx)
+{
+    send_rollback(tx);
+    if (tx->wire->lost)
+        return false;
+    tx->begun = false;
+    tx->mark = PQTX_OK;
+    tx->lock_timeout.sent_ms = tx->lock_timeout.sent_for_ms = PQTX_NO_TIMEOUT;
+    return true;
 }
 
 void pqtx__attempt_rollback(pqtx_tx *tx)

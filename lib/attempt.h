@@ -106,6 +106,10 @@ struct pqtx_tx {
 /* Begins on this wire; nothing is sent yet. */
 void pqtx__attempt_begin(pqtx_tx *tx, struct pqtx__wire *wire);
 
+/* Rolls back and begins anew on the same connection, as though nothing had been done; false if it
+ * was lost with that. */
+bool pqtx__attempt_rewind(pqtx_tx *tx);
+
 /* Rolls back if anything was begun, gives the connection away, and runs the on_rollback actions. */
 void pqtx__attempt_rollback(pqtx_tx *tx);
 

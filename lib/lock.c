@@ -3,6 +3,8 @@
  * The lock is a statement of its own and asks for the isolation level in the same breath: its WHERE
  * is decided before a lock is taken, so a refusal takes none.  Names are qualified, so that no
  * search_path can put another function in their place. */
+#include "clock.h"
+#include "name.h"
 #include "options.h"
 #include "tx.h"
 
@@ -74,16 +76,14 @@ static pqtx_status take(pqtx_tx *tx, const struct lock *lock, int64_t rows, int 
     return pqtx__tx_call(tx, &request);
 }
 
-/* The answer is whether the lock was got, so it cannot wait. */
-static pqtx_status try(pqtx_tx *tx, const struct lock *lock, int count, const pqtx_value *values)
+/* Asks for it now, by those who have entered; a try that is refused is PQTX_BUSY, unmarked. */
+static pqtx_status ask_now(pqtx_tx *tx, const struct lock *lock, int count,
+                           const pqtx_value *values)
 {
-    pqtx_status status = pqtx__tx_enter(tx);
-    if (status != PQTX_OK)
-        return status;
     struct pqtx__request request = ask_for(tx, lock, 1, count, values);
     const char *why;
     PGresult *result;
-    status = pqtx__tx_exec(tx, request.sql, count, values, &result);
+    pqtx_status status = pqtx__tx_exec(tx, request.sql, count, values, &result);
     if (status == PQTX_OK && PQntuples(result) == 0) {
         status = meaning(0, &why);
         pqtx__fail(tx, status, "%s", why);
@@ -91,6 +91,16 @@ static pqtx_status try(pqtx_tx *tx, const struct lock *lock, int count, const pq
         status = PQTX_BUSY;
     }
     PQclear(result);
+    return status;
+}
+
+/* The answer is whether the lock was got, so it cannot wait. */
+static pqtx_status try(pqtx_tx *tx, const struct lock *lock, int count, const pqtx_value *values)
+{
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    status = ask_now(tx, lock, count, values);
     pqtx__tx_leave(tx);
     return status;
 }
@@ -153,6 +163,46 @@ pqtx_status pqtx_try_lock_pair(pqtx_tx *tx, int32_t group, int32_t key)
 pqtx_status pqtx_try_lock_pair_shared(pqtx_tx *tx, int32_t group, int32_t key)
 {
     return try_pair(tx, &pair_try_shared, group, key);
+}
+
+int64_t pqtx_lock_key(const char *name)
+{
+    return pqtx__name_key(name ? name : "");
+}
+
+/* Whether nothing of the attempt has been sent or is queued. */
+static bool is_fresh(const pqtx_tx *tx)
+{
+    return !tx->begun && tx->batch.count == 0 && tx->pending.count == 0;
+}
+
+/* After a slice that was not had: whether there is time for another.  One that was cut short, by
+ * the time left, was the last. */
+static bool may_wait_on(pqtx_tx *tx)
+{
+    const struct pqtx__lock_timeout *timeout = &tx->lock_timeout;
+    if (timeout->sent_ms >= timeout->wanted_ms && pqtx__left(tx->clock, tx->give_up_us) > 0)
+        return true;
+    tx->error.flags |= PQTX_ERROR_DEADLINE;
+    tx->final = true;
+    return false;
+}
+
+pqtx_status pqtx_lock_wait(pqtx_tx *tx, int64_t key)
+{
+    pqtx_status status = pqtx__tx_enter(tx);
+    if (status != PQTX_OK)
+        return status;
+    if (!is_fresh(tx))
+        status = pqtx__fail(tx, PQTX_MISUSE,
+                            "pqtx_lock_wait() must come before everything else of its attempt, an "
+                            "event_id and PQTX_PIN_SNAPSHOT included");
+    else
+        do
+            status = ask_now(tx, &key_lock, PQTX_ARGS(PQTX_INT(key)));
+        while (status == PQTX_BUSY && may_wait_on(tx) && pqtx__attempt_rewind(tx));
+    pqtx__tx_leave(tx);
+    return status;
 }
 
 static int compare(const void *a, const void *b)

@@ -344,6 +344,141 @@ START_TEST(callers_with_the_same_keys_in_any_order_never_deadlock)
 }
 END_TEST
 
+/* ---- by name */
+
+/* PostgreSQL itself must find the same key. */
+START_TEST(the_server_finds_the_same_key_for_a_name)
+{
+    static const char *const names[] = {
+        "", "nightly report", "gr\xc3\xbc\xc3\x9f\x65",
+        "a name that is longer than one block of sixty-four bytes, and so is hashed in two parts"};
+    char query[512], expected[48];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(query, sizeof query,
+                 "SELECT ('x' || left(encode(sha256(convert_to('%s', 'UTF8')), 'hex'), 16))"
+                 "::bit(64)::bigint",
+                 names[i]);
+        snprintf(expected, sizeof expected, "%lld", (long long)pqtx_lock_key(names[i]));
+        ck_assert_str_eq(ask(monitor, query), expected);
+    }
+    begin();
+    assert_call(pqtx_lock(tx, pqtx_lock_key("nightly report")), PQTX_OK);
+    snprintf(expected, sizeof expected, "exclusive key %lld",
+             (long long)pqtx_lock_key("nightly report"));
+    assert_held(expected);
+    finish();
+}
+END_TEST
+
+/* ---- in slices */
+
+static pqtx_status wait_for_one(pqtx_tx *t, void *arg)
+{
+    (void)arg;
+    return pqtx_lock_wait(t, 1);
+}
+
+START_TEST(a_wait_goes_on_slice_after_slice_in_one_attempt)
+{
+    char query[512];
+    pqtx_evidence evidence = PQTX_EVIDENCE;
+    struct task task = {.conn = own, .options = &options, .work = wait_for_one};
+    options.evidence = &evidence;
+    sql(monitor, "CREATE TABLE slice (xact timestamptz PRIMARY KEY)");
+    sql(holder, "BEGIN; SELECT pg_advisory_xact_lock(1)");
+    start_task(&task);
+    snprintf(query, sizeof query,
+             "WITH seen AS (INSERT INTO slice SELECT xact_start FROM pg_stat_activity"
+             " WHERE pid = %d AND wait_event_type = 'Lock' ON CONFLICT DO NOTHING RETURNING 1)"
+             " SELECT count(*) = 1 FROM seen",
+             PQbackendPID(own));
+    for (int i = 0; i < 5; i++)
+        wait_until_true(monitor, query); /* another transaction is seen to wait */
+    sql(holder, "COMMIT");
+    join_task(&task, PQTX_OK);
+    ck_assert_uint_eq(evidence.count, 0);
+    assert_held("nothing");
+}
+END_TEST
+
+START_TEST(a_wait_in_slices_ends_busy_at_the_deadline)
+{
+    struct task task = {.conn = own, .options = &options, .work = wait_for_one};
+    options.retry_mask = PQTX_RETRY_DEFAULT;
+    options.deadline_ms = 1000;
+    sql(holder, "BEGIN; SELECT pg_advisory_xact_lock(1)");
+    run_task(&task, PQTX_BUSY);
+    ck_assert_int_ge(task.elapsed_us, 700000);
+    ck_assert(took_at_most(&task, 100, 20000));
+    ck_assert_uint_eq(task.error.flags & PQTX_ERROR_DEADLINE, PQTX_ERROR_DEADLINE);
+    ck_assert_uint_eq(task.error.attempt, 1);
+    assert_held("nothing");
+    options.lock_timeout_ms = 20000; /* longer than there is time for */
+    run_task(&task, PQTX_BUSY);
+    ck_assert(took_at_most(&task, 100, 20000));
+    options.lock_timeout_ms = PQTX_NO_TIMEOUT;
+    run_task(&task, PQTX_TIMEOUT);
+    ck_assert(took_at_most(&task, 100, 20000));
+}
+END_TEST
+
+static pqtx_status wait_and_write(pqtx_tx *t, void *arg)
+{
+    (void)arg;
+    pqtx_pipeline(t);
+    pqtx_lock_wait(t, 1);
+    pqtx_exec(t, "INSERT INTO t VALUES (2)", PQTX_NO_ARGS, NULL);
+    return pqtx_lock(t, 2);
+}
+
+/* CREATE INDEX CONCURRENTLY waits for every older snapshot, and who waits for a lock has one. */
+START_TEST(a_wait_in_slices_does_not_hold_up_an_index_that_is_built_meanwhile)
+{
+    struct task task = {.conn = own, .options = &options, .work = wait_and_write};
+    PGconn *builder = open_session();
+    options.lock_timeout_ms = 200;
+    sql(monitor, "CREATE TABLE t (id int)");
+    sql(holder, "BEGIN; SELECT pg_advisory_xact_lock(1)");
+    start_task(&task);
+    sql(builder, "SET statement_timeout = '20s'");
+    for (int i = 0; i < 3; i++) {
+        wait_until_blocked(monitor, PQbackendPID(own));
+        sql(builder, "CREATE INDEX CONCURRENTLY t_id ON t (id)");
+        sql(builder, "DROP INDEX t_id");
+    }
+    sql(holder, "COMMIT");
+    join_task(&task, PQTX_OK);
+    ck_assert_int_eq(ask_int(monitor, "SELECT count(*) FROM t"), 1);
+    PQfinish(builder);
+}
+END_TEST
+
+START_TEST(a_wait_in_slices_comes_before_everything_else)
+{
+    begin();
+    assert_call(pqtx_exec(tx, "SELECT 1", PQTX_NO_ARGS, NULL), PQTX_OK);
+    assert_call(pqtx_lock_wait(tx, 1), PQTX_MISUSE);
+    assert_call(pqtx_commit(tx), PQTX_MISUSE);
+    finish();
+    begin();
+    assert_call(pqtx_pipeline(tx), PQTX_OK);
+    assert_call(pqtx_lock(tx, 2), PQTX_OK); /* queued */
+    assert_call(pqtx_lock_wait(tx, 1), PQTX_MISUSE);
+    finish();
+    begin();
+    assert_call(pqtx_savepoint(tx, wait_for_one, NULL), PQTX_MISUSE);
+    finish();
+    begin();
+    assert_call(pqtx_set_lock_timeout(tx, 30), PQTX_OK); /* sends nothing */
+    assert_call(pqtx_lock_wait(tx, 1), PQTX_OK);
+    assert_call(pqtx_lock(tx, 2), PQTX_OK);
+    assert_held("exclusive key 1; exclusive key 2");
+    assert_call(pqtx_commit(tx), PQTX_OK);
+    finish();
+    ck_assert_int_eq(pqtx_lock_wait(NULL, 1), PQTX_MISUSE);
+}
+END_TEST
+
 /* ---- at which isolation */
 
 static pqtx_status try_lock_of(int call)
@@ -368,12 +503,14 @@ static pqtx_status try_lock_of(int call)
         return pqtx_try_lock_pair_shared(tx, 1, 1);
     case 8:
         return pqtx_lock_many(tx, keys, 2);
-    default:
+    case 9:
         return pqtx_lock_many_shared(tx, keys, 2);
+    default:
+        return pqtx_lock_wait(tx, 1);
     }
 }
 
-enum { CALLS = 10 };
+enum { CALLS = 11 };
 
 static void assert_all_refused(void)
 {
@@ -618,6 +755,11 @@ static Suite *suite(void)
     tcase_add_test(c, null_keys_are_misuse);
     tcase_add_test(c, ten_thousand_keys_are_one_call);
     tcase_add_test(c, callers_with_the_same_keys_in_any_order_never_deadlock);
+    tcase_add_test(c, the_server_finds_the_same_key_for_a_name);
+    tcase_add_test(c, a_wait_goes_on_slice_after_slice_in_one_attempt);
+    tcase_add_test(c, a_wait_in_slices_ends_busy_at_the_deadline);
+    tcase_add_test(c, a_wait_in_slices_does_not_hold_up_an_index_that_is_built_meanwhile);
+    tcase_add_test(c, a_wait_in_slices_comes_before_everything_else);
     tcase_add_test(c, locks_are_refused_where_the_snapshot_would_be_older);
     add_direct_test(c, locks_are_refused_where_the_sessions_default_is_such, SESSION_STATE);
     tcase_add_test(c, a_refused_lock_does_not_wait_for_its_holder);

@@ -33,7 +33,7 @@ struct proxy {
     pthread_t thread;
 
     pthread_mutex_t lock;
-    bool closing, frozen;
+    bool closing, frozen, lingers;
     const char *trap_text; /* NULL: none is set */
     enum proxy_trap trap;
     struct pair pairs[PAIRS_MAX];
@@ -137,6 +137,11 @@ static void move(struct proxy *proxy, struct pair *pair, int from)
 {
     char bytes[65536];
     ssize_t len = recv(pair->end[from], bytes, sizeof bytes, 0);
+    if (len <= 0 && from == 1 && proxy->lingers) {
+        close(pair->end[1]);
+        pair->end[1] = -1;
+        return;
+    }
     if (len <= 0) {
         close_pair(pair);
         return;
@@ -274,6 +279,13 @@ void proxy_freeze(struct proxy *proxy)
 void proxy_thaw(struct proxy *proxy)
 {
     set_frozen(proxy, false);
+}
+
+void proxy_linger(struct proxy *proxy)
+{
+    pthread_mutex_lock(&proxy->lock);
+    proxy->lingers = true;
+    pthread_mutex_unlock(&proxy->lock);
 }
 
 void proxy_cut(struct proxy *proxy)

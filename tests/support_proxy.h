@@ -17,6 +17,10 @@ const char *proxy_conninfo(const struct proxy *proxy);
 void proxy_freeze(struct proxy *proxy);
 void proxy_thaw(struct proxy *proxy);
 
+/* From now on the end of a server's side is kept from its client: its last words come, the close
+ * does not. */
+void proxy_linger(struct proxy *proxy);
+
 /* Breaks the connections that stand; new ones pass. */
 void proxy_cut(struct proxy *proxy);
 
