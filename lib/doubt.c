@@ -12,8 +12,8 @@ static pqtx_outcome resolve(pqtx_tx *tx)
     pqtx_outcome outcome = pqtx__resolve(&source, &tx->ticket, &tx->orphan, until_us, &why);
     if (outcome == PQTX_OUTCOME_IN_DOUBT && !tx->error.detail[0])
         pqtx__text_copy(tx->error.detail, sizeof tx->error.detail, why.message);
-    else if (outcome == PQTX_OUTCOME_COMMITTED)
-        tx->orphan.backend.pid = 0; /* else it may still wait, and hold locks */
+    else if (outcome == PQTX_OUTCOME_COMMITTED || tx->ticket.by == PQTX_DOUBT_XID)
+        tx->orphan.backend.pid = 0; /* else it may still wait for a lock in front of its token */
     if (outcome == PQTX_OUTCOME_COMMITTED && tx->orphan.ended)
         tx->flags |= PQTX_LOCAL_ONLY;
     return outcome;
