@@ -58,10 +58,10 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := size fork status value error clock observer options backoff budget statement guard fault \
+floors := size fork wait status value error clock observer options backoff budget statement guard fault \
           / prepared batch wire backend connect proof ticket / turn lend pool prometheus \
           / resolver action attempt lead fly call commit claim report tx pipeline savepoint / doubt retry loop handle run one each \
-          / update lock once resolve version
+          / names ready verdict counter many line pile parcel / update lock once resolve shard group tally version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))

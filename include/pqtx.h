@@ -11,9 +11,11 @@
 
 #include <pqtx/api.h>
 #include <pqtx/clock.h>
+#include <pqtx/counter.h>
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/group.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>
@@ -23,7 +25,9 @@
 #include <pqtx/pool.h>
 #include <pqtx/resolve.h>
 #include <pqtx/run.h>
+#include <pqtx/shard.h>
 #include <pqtx/status.h>
+#include <pqtx/tally.h>
 #include <pqtx/ticket.h>
 #include <pqtx/tx.h>
 #include <pqtx/update.h>

@@ -40,8 +40,12 @@ pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *r, uint32_t
     if (!make_room(tx))
         return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for a call");
     *call = tx->call_count++;
-    tx->calls[*call] = (struct pqtx__call){
-        .rule = r->rule, .meaning = r->meaning, .result = r->result, .rows = r->rows};
+    tx->calls[*call] = (struct pqtx__call){.rule = r->rule,
+                                           .meaning = r->meaning,
+                                           .result = r->result,
+                                           .rows = r->rows,
+                                           .integers = r->integers,
+                                           .integer_count = r->integer_count};
     return PQTX_OK;
 }
 
@@ -62,16 +66,20 @@ pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__reques
     return PQTX_OK;
 }
 
+pqtx_status pqtx__call_close(pqtx_tx *tx)
+{
+    if (tx->batch.count < BATCH_COUNT_MAX && tx->batch.bytes < BATCH_BYTES_MAX)
+        return PQTX_OK;
+    return pqtx__fly(tx, NULL, 0, NULL);
+}
+
 pqtx_status pqtx__call_queue(pqtx_tx *tx, const struct pqtx__request *r)
 {
-    const struct pqtx__batch *batch = &tx->batch;
     uint32_t call;
     pqtx_status status = pqtx__call_open(tx, r, &call);
     if (status == PQTX_OK)
         status = pqtx__call_add(tx, call, r, true);
-    if (status == PQTX_OK && (batch->count >= BATCH_COUNT_MAX || batch->bytes >= BATCH_BYTES_MAX))
-        status = pqtx__fly(tx, NULL, 0, NULL);
-    return status;
+    return status == PQTX_OK ? pqtx__call_close(tx) : status;
 }
 
 pqtx_status pqtx__call_landed(pqtx_tx *tx, const struct pqtx__request *r, PGresult *result,

@@ -14,8 +14,10 @@ struct pqtx__request {
     struct pqtx__rule rule;
     bool counts; /* PQTX_MISUSE where there is no count of rows */
     pqtx_status (*meaning)(int64_t code, const char **why); /* as in struct pqtx__call */
-    const PGresult **result;                                /* or NULL, as the next one */
+    const PGresult **result;                                /* or NULL, as the next two */
     int64_t *rows;
+    int64_t *integers; /* of what is queued: as in struct pqtx__call */
+    size_t integer_count;
 };
 
 /* Whether it can be queued: its rows are counted on the server, or by a tag that is sure to come.
@@ -30,6 +32,9 @@ pqtx_status pqtx__call_queue(pqtx_tx *tx, const struct pqtx__request *request);
 pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *request, uint32_t *call);
 pqtx_status pqtx__call_add(pqtx_tx *tx, uint32_t call, const struct pqtx__request *request,
                            bool answers);
+
+/* Ends such a call: where much is queued by now, that is sent. */
+pqtx_status pqtx__call_close(pqtx_tx *tx);
 
 /* Notes a call that did not wait: its result, which is taken over; or that it has failed. */
 pqtx_status pqtx__call_landed(pqtx_tx *tx, const struct pqtx__request *request, PGresult *result,

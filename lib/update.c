@@ -251,7 +251,7 @@ static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
     if (status == PQTX_OK)
         status = add(tx, call, none, PQTX__COUNT_ANY, 0, NULL, false);
     free(none);
-    return status;
+    return status == PQTX_OK ? pqtx__call_close(tx) : status;
 }
 
 static pqtx_status queue(pqtx_tx *tx, const pqtx_change *change, int count,
