@@ -269,6 +269,16 @@ pqtx_status pqtx_group_add(pqtx_group *group, pqtx_value key, int64_t delta, int
     return caller.status;
 }
 
+size_t pqtx_group_callers(pqtx_group *group)
+{
+    if (!group || pqtx__pool_is_foreign(group->pool))
+        return 0;
+    pthread_mutex_lock(&group->lock);
+    size_t callers = group->callers;
+    pthread_mutex_unlock(&group->lock);
+    return callers;
+}
+
 /* ---- the group */
 
 /* NULL, or what is wrong. */

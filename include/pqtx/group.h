@@ -54,6 +54,9 @@ PQTX_API pqtx_status pqtx_group_open(pqtx_pool *pool, const pqtx_counter *counte
 PQTX_API pqtx_status pqtx_group_add(pqtx_group *group, pqtx_value key, int64_t delta,
                                     int64_t deadline_ms, int64_t *value, pqtx_error *error);
 
+/* How many callers are inside at this moment: a gauge.  0 for NULL. */
+PQTX_API size_t pqtx_group_callers(pqtx_group *group);
+
 /* Waits until all who are inside have left, and frees it; NULL is harmless.  Who comes meanwhile
  * gets PQTX_STOPPED; afterwards the handle is gone. */
 PQTX_API void pqtx_group_close(pqtx_group *group);
