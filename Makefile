@@ -58,12 +58,13 @@ abi     := 0
 
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
-floors := size name fork status value error clock observer options backoff budget statement \
+floors := size name fork wait status value error clock observer options backoff budget statement \
           guard fault / prepared batch wire hosts backend connect proof ticket \
           / turn gate lend pool session takeover prometheus \
           / resolver action attempt lead fly call commit claim report tx table pipeline savepoint \
           / doubt retry loop handle run one each \
-          / update lock rowlock insert once leader resolve serializable version
+          / names ready verdict counter many line pile parcel \
+          / update lock rowlock insert once leader resolve serializable shard group tally version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))

@@ -11,10 +11,12 @@
 
 #include <pqtx/api.h>
 #include <pqtx/clock.h>
+#include <pqtx/counter.h>
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
 #include <pqtx/gate.h>
+#include <pqtx/group.h>
 #include <pqtx/insert.h>
 #include <pqtx/leader.h>
 #include <pqtx/lock.h>
@@ -28,8 +30,10 @@
 #include <pqtx/rowlock.h>
 #include <pqtx/run.h>
 #include <pqtx/serializable.h>
+#include <pqtx/shard.h>
 #include <pqtx/status.h>
 #include <pqtx/table.h>
+#include <pqtx/tally.h>
 #include <pqtx/ticket.h>
 #include <pqtx/tx.h>
 #include <pqtx/update.h>

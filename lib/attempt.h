@@ -33,8 +33,10 @@ struct pqtx__call {
     struct pqtx__rule rule;
     /* What the guard's code means, where it is not a number of rows; a static text in *why. */
     pqtx_status (*meaning)(int64_t code, const char **why);
-    const PGresult **result; /* the caller's, or NULL, as the next one */
+    const PGresult **result; /* the caller's, or NULL, as the next two */
     int64_t *rows;
+    int64_t *integers; /* get the first column of the answer, row by row, at most so many */
+    size_t integer_count;
     bool landed;
     pqtx_status status;
     PGresult *answer;

@@ -40,8 +40,12 @@ pqtx_status pqtx__call_open(pqtx_tx *tx, const struct pqtx__request *r, uint32_t
     if (!make_room(tx))
         return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for a call");
     *call = tx->call_count++;
-    tx->calls[*call] = (struct pqtx__call){
-        .rule = r->rule, .meaning = r->meaning, .result = r->result, .rows = r->rows};
+    tx->calls[*call] = (struct pqtx__call){.rule = r->rule,
+                                           .meaning = r->meaning,
+                                           .result = r->result,
+                                           .rows = r->rows,
+                                           .integers = r->integers,
+                                           .integer_count = r->integer_count};
     return PQTX_OK;
 }
 

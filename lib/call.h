@@ -14,8 +14,10 @@ struct pqtx__request {
     struct pqtx__rule rule;
     bool counts; /* PQTX_MISUSE where there is no count of rows */
     pqtx_status (*meaning)(int64_t code, const char **why); /* as in struct pqtx__call */
-    const PGresult **result;                                /* or NULL, as the next one */
+    const PGresult **result;                                /* or NULL, as the next two */
     int64_t *rows;
+    int64_t *integers; /* of what is queued: as in struct pqtx__call */
+    size_t integer_count;
 };
 
 /* Whether it can be queued: its rows are counted on the server, or by a tag that is sure to come.

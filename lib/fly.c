@@ -102,8 +102,9 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
     const PGresult *result = tx->wire->replies[reply].result;
     const struct pqtx__command *command = command_of(tx, reply);
     struct pqtx__call *call = command ? &tx->calls[command->call] : NULL;
-    int64_t code;
-    if (call && call->rule.count != PQTX__COUNT_ANY && pqtx__guard_read(result, &code)) {
+    int64_t code, ignored;
+    int64_t *value = call && call->integers ? call->integers : &ignored;
+    if (call && call->rule.count != PQTX__COUNT_ANY && pqtx__guard_read(result, &code, value)) {
         heed_miss(tx, call, code);
         tx->error.phase = phase;
     } else {
@@ -204,6 +205,14 @@ int64_t pqtx__call_rows(const struct pqtx__call *call)
     return rows;
 }
 
+/* NULL and what is no integer leave the caller's as it is. */
+static void read_integers(const struct pqtx__call *call)
+{
+    int rows = PQntuples(call->answer);
+    for (int i = 0; i < rows && (size_t)i < call->integer_count; i++)
+        pqtx_get_int(call->answer, i, 0, &call->integers[i]);
+}
+
 void pqtx__fly_deliver(pqtx_tx *tx)
 {
     for (struct pqtx__command *c = tx->batch.first; c; c = c->next) {
@@ -216,6 +225,7 @@ void pqtx__fly_deliver(pqtx_tx *tx)
             *call->result = call->answer;
         if (call->rows)
             *call->rows = pqtx__call_rows(call);
+        read_integers(call);
     }
 }
 

@@ -105,7 +105,7 @@ size_t pqtx__guard_write(char *buffer, size_t size, const char *sql, enum pqtx__
     return text.len;
 }
 
-bool pqtx__guard_read(const PGresult *error, int64_t *code)
+bool pqtx__guard_read(const PGresult *error, int64_t *code, int64_t *value)
 {
     const char *sqlstate = PQresultErrorField(error, PG_DIAG_SQLSTATE);
     const char *function = PQresultErrorField(error, PG_DIAG_SOURCE_FUNCTION);
@@ -114,7 +114,11 @@ bool pqtx__guard_read(const PGresult *error, int64_t *code)
         strncmp(function, "pg_lsn_in", 9) != 0) /* from PostgreSQL 19 on pg_lsn_in_safe */
         return false;
     const char *mark = strstr(message, MARK);
-    if (mark)
-        *code = strtoll(mark + sizeof MARK - 1, NULL, 10);
-    return mark != NULL;
+    if (!mark)
+        return false;
+    char *end;
+    *code = strtoll(mark + sizeof MARK - 1, &end, 10);
+    if (end[0] == ':' && (end[1] == '-' || (end[1] >= '0' && end[1] <= '9')))
+        *value = strtoll(end + 1, NULL, 10);
+    return true;
 }

@@ -25,11 +25,12 @@ size_t pqtx__guard_write(char *text, size_t size, const char *sql, enum pqtx__ki
                          struct pqtx__rule rule, int32_t *shift);
 
 /* Raises the guard's error with a code of its own: an SQL expression that is never true, made of
- * another whose value is the code. */
+ * another whose value is the code.  With two more, "':', value", an integer goes along. */
 #define PQTX__GUARD_RAISE(code)                                                                    \
     "pg_catalog.concat('pqtx_guard:', " code ")::pg_catalog.pg_lsn IS NULL"
 
-/* Whether an error is a guard's: then *code is the number of rows, or the code of its own. */
-bool pqtx__guard_read(const PGresult *error, int64_t *code);
+/* Whether an error is a guard's: then *code is the number of rows, or the code of its own, and
+ * *value the integer that went along, or untouched. */
+bool pqtx__guard_read(const PGresult *error, int64_t *code, int64_t *value);
 
 #endif

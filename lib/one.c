@@ -4,13 +4,17 @@
 
 #include <pqtx/one.h>
 
+pqtx_status pqtx__one_begin(pqtx_tx *tx)
+{
+    pqtx_status status = pqtx_pipeline(tx);
+    return status == PQTX_OK && tx->claim_rides ? pqtx__claim_queue(tx) : status;
+}
+
 pqtx_status pqtx__one_queue(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                             int64_t expected)
 {
     enum pqtx__count rule = expected == PQTX_ANY_ROWS ? PQTX__COUNT_ANY : PQTX__COUNT_EXACT;
-    pqtx_status status = pqtx_pipeline(tx);
-    if (status == PQTX_OK && tx->claim_rides)
-        status = pqtx__claim_queue(tx);
+    pqtx_status status = pqtx__one_begin(tx);
     if (status != PQTX_OK)
         return status;
     return pqtx__tx_call(

@@ -1,12 +1,9 @@
 /* turn.c: threads that wait for a connection, first come, first served.
  *
  * Each has a condition of its own, so that the one whose turn it is wakes, and no other. */
-#define _DEFAULT_SOURCE
 #include "turn.h"
 #include "clock.h"
-
-#include <errno.h>
-#include <time.h>
+#include "wait.h"
 
 struct pqtx__turn {
     pthread_cond_t wake;
@@ -20,32 +17,6 @@ void pqtx__turns_init(struct pqtx__turns *turns)
     turns->first = NULL;
     turns->last = &turns->first;
     turns->count = 0;
-}
-
-static bool init_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0)
-        return false;
-    bool ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-              pthread_cond_init(condition, &attributes) == 0;
-    pthread_condattr_destroy(&attributes);
-    return ok;
-}
-
-/* False if waiting is impossible; true after any wake-up, or the time. */
-static bool wait_on(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t left_us)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(left_us / 1000000);
-    at.tv_nsec += (long)(left_us % 1000000) * 1000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    int error = pthread_cond_timedwait(wake, lock, &at);
-    return error == 0 || error == ETIMEDOUT;
 }
 
 static void leave(struct pqtx__turns *turns, struct pqtx__turn *turn)
@@ -63,14 +34,14 @@ bool pqtx__turns_wait(struct pqtx__turns *turns, pthread_mutex_t *lock, const bo
                       const pqtx_clock *clock, int64_t until_us, struct pqtx__wire **wire)
 {
     struct pqtx__turn turn = {.served = false};
-    if (!init_condition(&turn.wake))
+    if (!pqtx__condition_init(&turn.wake))
         return false;
     *turns->last = &turn;
     turns->last = &turn.next;
     turns->count++;
     int64_t left;
     while (!turn.served && !*closed && (left = pqtx__left(clock, until_us)) > 0)
-        if (!wait_on(&turn.wake, lock, left))
+        if (!pqtx__condition_wait(&turn.wake, lock, left))
             break;
     if (!turn.served)
         leave(turns, &turn);

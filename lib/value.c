@@ -57,6 +57,18 @@ pqtx_value pqtx_bytes(const void *bytes, size_t len)
     return (pqtx_value){.type = PQTX_TYPE_BYTES, .len = len, .as = {.data = bytes}};
 }
 
+/* FNV-1a. */
+uint32_t pqtx__key_hash(const pqtx_value *key)
+{
+    bool is_text = key->type == PQTX_TYPE_TEXT;
+    const unsigned char *bytes = is_text ? key->as.data : (const void *)&key->as.integer;
+    size_t len = is_text ? key->len : sizeof key->as.integer;
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
+
 /* Bytes of room that the value needs; SIZE_MAX if the value is not one of ours. */
 static size_t room_of(const pqtx_value *value, bool own, const char **why)
 {

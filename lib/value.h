@@ -24,6 +24,9 @@ struct pqtx__params {
     } small;
 };
 
+/* Of an integer or a text, for a table in memory. */
+uint32_t pqtx__key_hash(const pqtx_value *key);
+
 /* Writes an integer, of at most 20 characters, and a NUL; returns the length. */
 size_t pqtx__int_text(int64_t integer, char *text);
 

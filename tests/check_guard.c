@@ -331,7 +331,8 @@ static bool read_error(const char *sqlstate, const char *function, const char *m
     if (function)
         fields[n++] = (struct field){PG_DIAG_SOURCE_FUNCTION, function};
     PGresult *result = result_of_error(fields);
-    bool is_guard = pqtx__guard_read(result, code);
+    int64_t value;
+    bool is_guard = pqtx__guard_read(result, code, &value);
     PQclear(result);
     return is_guard;
 }
@@ -394,12 +395,12 @@ END_TEST
 
 START_TEST(no_answer_is_no_guards_error)
 {
-    int64_t code = 42;
+    int64_t code = 42, value;
     PGresult *empty = PQmakeEmptyPGresult(NULL, PGRES_FATAL_ERROR);
     PGresult *rows = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    ck_assert(!pqtx__guard_read(NULL, &code));
-    ck_assert(!pqtx__guard_read(empty, &code));
-    ck_assert(!pqtx__guard_read(rows, &code));
+    ck_assert(!pqtx__guard_read(NULL, &code, &value));
+    ck_assert(!pqtx__guard_read(empty, &code, &value));
+    ck_assert(!pqtx__guard_read(rows, &code, &value));
     ck_assert_int_eq(code, 42);
     PQclear(empty);
     PQclear(rows);

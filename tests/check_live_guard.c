@@ -188,9 +188,9 @@ static void assert_passed(const struct outcome *actual, const struct outcome *ba
 
 static void assert_told(const struct outcome *actual, int64_t rows, const char *text)
 {
-    int64_t code = -42;
+    int64_t code = -42, value;
     ck_assert_msg(!is_done(actual->result), "it passed, with %lld rows: %s", (long long)rows, text);
-    ck_assert_msg(pqtx__guard_read(actual->result, &code), "%s%s",
+    ck_assert_msg(pqtx__guard_read(actual->result, &code, &value), "%s%s",
                   PQresultErrorMessage(actual->result), text);
     ck_assert_msg(code == rows, "%lld rows, where there were %lld: %s", (long long)code,
                   (long long)rows, text);

@@ -1,0 +1,86 @@
+/* pile.c: increments added up by key. */
+#include "pile.h"
+#include "counter.h"
+#include "value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool pqtx__pile_make(struct pqtx__pile *pile, size_t capacity)
+{
+    *pile = (struct pqtx__pile){.capacity = capacity, .slot_count = 2 * capacity + 1};
+    pile->increments = calloc(capacity, sizeof *pile->increments);
+    pile->slots = calloc(pile->slot_count, sizeof *pile->slots);
+    if (pile->increments && pile->slots)
+        return true;
+    pqtx__pile_free(pile);
+    return false;
+}
+
+void pqtx__pile_clear(struct pqtx__pile *pile)
+{
+    for (size_t i = 0; i < pile->count; i++)
+        if (pile->increments[i].key.type == PQTX_TYPE_TEXT)
+            free((void *)(uintptr_t)pile->increments[i].key.as.data);
+    if (pile->slots)
+        memset(pile->slots, 0, pile->slot_count * sizeof *pile->slots);
+    pile->count = 0;
+    pile->adds = 0;
+}
+
+void pqtx__pile_free(struct pqtx__pile *pile)
+{
+    pqtx__pile_clear(pile);
+    free(pile->increments);
+    free(pile->slots);
+    *pile = (struct pqtx__pile){.count = 0};
+}
+
+static bool is_same(const pqtx_value *a, const pqtx_value *b)
+{
+    if (a->type == PQTX_TYPE_INT)
+        return a->as.integer == b->as.integer;
+    return a->len == b->len && (a->len == 0 || memcmp(a->as.data, b->as.data, a->len) == 0);
+}
+
+/* The slot of this key, or the free one where it would be: there are more of them than keys. */
+static uint32_t *slot_of(struct pqtx__pile *pile, const pqtx_value *key)
+{
+    size_t at = pqtx__key_hash(key) % pile->slot_count;
+    while (pile->slots[at] != 0 && !is_same(&pile->increments[pile->slots[at] - 1].key, key))
+        at = (at + 1) % pile->slot_count;
+    return &pile->slots[at];
+}
+
+/* The key with a text of its own; false without memory. */
+static bool keep_key(pqtx_value *copy, const pqtx_value *key)
+{
+    *copy = *key;
+    if (key->type != PQTX_TYPE_TEXT)
+        return true;
+    char *text = malloc(key->len + 1);
+    if (text && key->len > 0)
+        memcpy(text, key->as.data, key->len);
+    copy->as.data = text;
+    return text != NULL;
+}
+
+pqtx_status pqtx__pile_add(struct pqtx__pile *pile, const pqtx_value *key, int64_t delta)
+{
+    uint32_t *slot = slot_of(pile, key);
+    if (*slot != 0) {
+        int64_t *sum = &pile->increments[*slot - 1].delta;
+        if (!pqtx__int_add(*sum, delta, sum))
+            return PQTX_BAD_DATA;
+    } else if (pile->count == pile->capacity) {
+        return PQTX_TOO_MANY;
+    } else {
+        pqtx_increment *increment = &pile->increments[pile->count];
+        if (!keep_key(&increment->key, key))
+            return PQTX_NO_MEMORY;
+        increment->delta = delta;
+        *slot = (uint32_t)++pile->count;
+    }
+    pile->adds++;
+    return PQTX_OK;
+}
