@@ -59,11 +59,11 @@ abi     := 0
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
 floors := size fork status value error clock observer options backoff budget statement guard \
-          fault / prepared batch wire hosts backend connect proof ticket \
+          finding fault / prepared batch wire hosts backend connect proof ticket \
           / turn lend pool prometheus \
-          / resolver action attempt lead fly call commit claim report tx pipeline savepoint \
+          / resolver action attempt lead blame fly call commit claim report tx pipeline savepoint \
           / doubt retry loop handle run one each \
-          / update lock once resolve version
+          / update lock once diagnose schema resolve version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))

@@ -10,10 +10,13 @@
 #define PQTX_VERSION_PATCH 0
 
 #include <pqtx/api.h>
+#include <pqtx/blocker.h>
 #include <pqtx/clock.h>
+#include <pqtx/diagnose.h>
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/finding.h>
 #include <pqtx/lock.h>
 #include <pqtx/observer.h>
 #include <pqtx/once.h>
@@ -23,6 +26,7 @@
 #include <pqtx/pool.h>
 #include <pqtx/resolve.h>
 #include <pqtx/run.h>
+#include <pqtx/schema.h>
 #include <pqtx/status.h>
 #include <pqtx/ticket.h>
 #include <pqtx/tx.h>

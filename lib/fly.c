@@ -1,5 +1,6 @@
 /* fly.c: one flight of a transaction's statements, and what it came to. */
 #include "fly.h"
+#include "blame.h"
 #include "clock.h"
 #include "connect.h"
 #include "lead.h"
@@ -60,7 +61,7 @@ static bool cancel(pqtx_tx *tx, const struct pqtx__statement *statements, size_t
 enum pqtx__flight pqtx__fly_land(pqtx_tx *tx, const struct pqtx__statement *statements,
                                  size_t count, bool *cancelled)
 {
-    enum pqtx__flight flight = pqtx__wire_land(tx->wire, tx->give_up_us);
+    enum pqtx__flight flight = pqtx__blame_land(tx);
     *cancelled = flight == PQTX__FLYING;
     if (*cancelled) {
         cancel(tx, statements, count);
@@ -111,6 +112,7 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
             tx->error.status = PQTX_TIMEOUT;
         if (command && tx->error.statement_position > command->shift)
             tx->error.statement_position -= command->shift;
+        pqtx__blame(tx);
     }
     pqtx__note_error(tx);
     if (!call)
