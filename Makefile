@@ -59,7 +59,7 @@ abi     := 0
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
 floors := size fork status value error clock observer options backoff budget statement guard \
-          finding fault / prepared batch wire hosts backend connect proof ticket \
+          finding fault / prepared batch wire blocker hosts backend connect proof ticket \
           / turn lend pool prometheus \
           / resolver action attempt lead blame fly call commit claim report tx pipeline savepoint \
           / doubt retry loop handle run one each \
@@ -220,6 +220,8 @@ check-unit: $(unit)
 # Every example is run as well, with these arguments.
 stampede_args := -t 4 -s 50 -d 1
 payment_args  := -l
+whoblocks_args := -d
+doctor_args    := -d
 example_runs  := $(foreach program,$(programs),"$(strip $(program) $($(notdir $(program))_args))")
 
 # Of the benchmark nothing is measured here: every contestant shows that it still does its work.
