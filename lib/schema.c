@@ -69,6 +69,33 @@ static pqtx_finding *add(struct job *job, pqtx_finding_code code, pqtx_severity 
 
 #define TEXT(finding, field, from) pqtx__text_copy((finding)->field, sizeof(finding)->field, from)
 
+/* Names and queries are other people's: no control byte reaches a terminal.  False if there was
+ * one.
+ */
+static bool is_plain(char *text)
+{
+    bool plain = true;
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            *text = '?';
+            plain = false;
+        }
+    return plain;
+}
+
+/* A statement of which a part is missing, or that looks other than it is, must not be run. */
+static void write(pqtx_finding *finding, const PGresult *rows, int row, const char *why)
+{
+    TEXT(finding, object, PQgetvalue(rows, row, 0));
+    TEXT(finding, what, PQgetvalue(rows, row, 1));
+    TEXT(finding, why, why);
+    bool whole = TEXT(finding, mend, PQgetvalue(rows, row, 2));
+    if (!is_plain(finding->mend) || !whole)
+        finding->mend[0] = '\0';
+    is_plain(finding->object);
+    is_plain(finding->what);
+}
+
 static pqtx_status ask(pqtx_tx *tx, void *arg)
 {
     struct question *q = arg;
@@ -78,10 +105,7 @@ static pqtx_status ask(pqtx_tx *tx, void *arg)
         pqtx_finding *finding = add(q->job, q->check->code, q->check->severity);
         if (!finding)
             return pqtx_fail(tx, PQTX_NO_MEMORY);
-        TEXT(finding, object, PQgetvalue(rows, i, 0));
-        TEXT(finding, what, PQgetvalue(rows, i, 1));
-        TEXT(finding, why, q->check->why);
-        TEXT(finding, mend, PQgetvalue(rows, i, 2));
+        write(finding, rows, i, q->check->why);
         q->found++;
     }
     return status;
@@ -101,6 +125,7 @@ static pqtx_status put(pqtx_tx *tx, pqtx_work work, struct question *q)
     TEXT(finding, object, pqtx_finding_name(q->check->code));
     snprintf(finding->what, sizeof finding->what, "the server refused to answer: %.400s",
              error.message);
+    is_plain(finding->what);
     TEXT(finding, why, "This was not checked.");
     return PQTX_OK;
 }
@@ -152,6 +177,7 @@ static pqtx_status look_up(pqtx_tx *tx, void *arg)
         if (!finding)
             return pqtx_fail(tx, PQTX_NO_MEMORY);
         TEXT(finding, object, PQgetvalue(row, 0, 1));
+        is_plain(finding->object);
         TEXT(finding, what, "there is no such table, or it is not in the search_path");
         TEXT(finding, why, q->check->why);
     }

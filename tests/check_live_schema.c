@@ -734,6 +734,26 @@ START_TEST(no_function_of_the_database_is_called)
 }
 END_TEST
 
+/* A name can hold anything, and is not to reach a terminal, or be half of a statement. */
+START_TEST(a_statement_that_cannot_be_shown_in_full_is_left_out)
+{
+    sql(session, "CREATE TABLE \"a\x1b[1mb\" (name text NOT NULL, value bigint)");
+    describe(PQTX_TABLE_COUNTER, "a\x1b[1mb", "name", "value", NULL);
+    const pqtx_finding *finding = assert_found(PQTX_FIND_KEY_NOT_UNIQUE);
+    ck_assert_str_eq(finding->object, HERE ".\"a?[1mb\"");
+    ck_assert_str_eq(finding->mend, "");
+    sql(session, "DO $$ BEGIN EXECUTE format('CREATE TABLE ctr (value bigint, %s)', (SELECT"
+                 " string_agg(repeat('x', 60) || g || ' int NOT NULL', ',')"
+                 " FROM generate_series(1, 9) AS g)); END $$");
+    char key[1024];
+    snprintf(key, sizeof key, "%s",
+             ask(session, "SELECT string_agg(repeat('x', 60) || g, ',') FROM generate_series(1, 9)"
+                          " AS g"));
+    describe(PQTX_TABLE_COUNTER, "ctr", key, "value", NULL);
+    ck_assert_str_eq(assert_found(PQTX_FIND_KEY_NOT_UNIQUE)->mend, "");
+}
+END_TEST
+
 START_TEST(every_code_and_severity_has_a_name)
 {
     for (int code = PQTX_FIND_NONE; code <= PQTX_FIND_NOT_SEEN; code++) {
@@ -787,6 +807,7 @@ static Suite *suite(void)
     tcase_add_test(c, what_does_not_fit_is_the_least_severe);
     tcase_add_test(c, wrong_arguments_are_misuse);
     tcase_add_test(c, no_function_of_the_database_is_called);
+    tcase_add_test(c, a_statement_that_cannot_be_shown_in_full_is_left_out);
     tcase_add_test(c, every_code_and_severity_has_a_name);
     suite_add_tcase(s, c);
     return s;

@@ -42,7 +42,8 @@ typedef enum pqtx_finding_code {
     PQTX_FIND_MAX = 0x7fffffff
 } pqtx_finding_code;
 
-/* Flat and of fixed size.  Names in it are quoted where SQL wants that. */
+/* Flat and of fixed size.  Names in it are quoted where SQL wants that, and control bytes are shown
+ * as "?".  `what` of a session holds the beginning of its query. */
 typedef struct pqtx_finding {
     size_t size;
     pqtx_finding_code code;
@@ -50,7 +51,8 @@ typedef struct pqtx_finding {
     char object[256]; /* "public.stock", "role ann", "pid 4711" */
     char what[512];   /* what is so: "no unique index is over (name)" */
     char why[512];    /* why that is bad */
-    char mend[512];   /* the statement that mends it, to be judged before it is run; or empty */
+    char mend[512]; /* the statement that mends it, to be judged before it is run; empty also where
+                     * it would not fit, or has control bytes */
 } pqtx_finding;
 
 #define PQTX_FINDING PQTX_SIZED(pqtx_finding)
