@@ -205,9 +205,12 @@ static void put(struct line *line, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (const char *at = text; *at; at++, line->len++)
+    for (char *at = text; *at; at++, line->len++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
         if (line->len + 1 < line->size)
-            line->buffer[line->len] = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+            line->buffer[line->len] = *at;
+    }
 }
 
 static void put_age(struct line *line, int64_t us)

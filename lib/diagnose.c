@@ -182,9 +182,12 @@ static pqtx_status look_up(pqtx_tx *tx, const char *sql, int count, const pqtx_v
     if (status == PQTX_OK &&
         (PQnfields(rows) != 2 || PQftype(rows, 0) != XID_TYPE || PQftype(rows, 1) != OID_TYPE))
         status = pqtx__fail(tx, PQTX_MISUSE, "the statement does not select xmax and tableoid");
-    for (int i = 0; status == PQTX_OK && i < 2; i++)
-        if (!(arrays[i] = array_of(rows, i)))
+    if (status == PQTX_OK) {
+        arrays[0] = array_of(rows, 0);
+        arrays[1] = array_of(rows, 1);
+        if (!arrays[0] || !arrays[1])
             status = pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the rows");
+    }
     PQclear(rows);
     pqtx__tx_leave(tx);
     return status;

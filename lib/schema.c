@@ -139,6 +139,7 @@ static const pqtx_table *table_at(const pqtx_schema *schema, size_t i)
 static bool read_table(const pqtx_schema *schema, size_t i, pqtx_table *table)
 {
     const pqtx_table *theirs = table_at(schema, i);
+    *table = (pqtx_table)PQTX_TABLE;
     return theirs->size == schema->tables->size &&
            pqtx__import(table, sizeof *table, theirs, theirs->size) == PQTX_OK;
 }
