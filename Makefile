@@ -59,12 +59,13 @@ abi     := 0
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
 floors := size name fork wait status value error clock observer options backoff budget statement \
-          guard fault / prepared batch wire hosts backend connect proof ticket \
+          guard finding fault / prepared batch wire blocker hosts backend connect proof ticket \
           / turn gate lend pool session takeover prometheus \
-          / resolver action attempt lead fly call commit claim report tx table pipeline savepoint \
-          / doubt retry loop handle run one each \
+          / resolver action attempt lead blame fly call commit claim report tx table pipeline \
+          savepoint / doubt retry loop handle run one each \
           / names ready verdict counter many line pile parcel \
-          / update lock rowlock insert once leader resolve serializable shard group tally version
+          / update lock rowlock insert once leader diagnose schema resolve serializable shard group \
+          tally version
 
 headers  := $(srcdir)/include/pqtx.h $(sort $(wildcard $(srcdir)/include/pqtx/*.h))
 sources  := $(sort $(wildcard $(srcdir)/lib/*.c))
@@ -221,6 +222,8 @@ check-unit: $(unit)
 # Every example is run as well, with these arguments.
 stampede_args := -t 4 -s 50 -d 1
 payment_args  := -l
+whoblocks_args := -d
+doctor_args    := -d
 example_runs  := $(foreach program,$(programs),"$(strip $(program) $($(notdir $(program))_args))")
 
 # Of the benchmark nothing is measured here: every contestant shows that it still does its work.
@@ -241,7 +244,7 @@ check-cluster: $(cluster)
 # anyway, or take too long to be run twice.  check_pooler_prepare is for a pooler of one's own
 # choice: see there.
 direct := open hosts notice handle guard prepare trace_pipeline flight cut cut_flight fault syscall \
-          orphan server storm
+          orphan server storm leader diagnose schema counter group shard tally gate serializable
 pooled := $(filter-out %/check_pooler_prepare,$(pooler)) \
           $(if $(filter 0,$(POOLED)),,$(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)))
 check-pooler: $(pooled)

@@ -10,11 +10,14 @@
 #define PQTX_VERSION_PATCH 0
 
 #include <pqtx/api.h>
+#include <pqtx/blocker.h>
 #include <pqtx/clock.h>
 #include <pqtx/counter.h>
+#include <pqtx/diagnose.h>
 #include <pqtx/error.h>
 #include <pqtx/evidence.h>
 #include <pqtx/fault.h>
+#include <pqtx/finding.h>
 #include <pqtx/gate.h>
 #include <pqtx/group.h>
 #include <pqtx/insert.h>
@@ -29,6 +32,7 @@
 #include <pqtx/resolve.h>
 #include <pqtx/rowlock.h>
 #include <pqtx/run.h>
+#include <pqtx/schema.h>
 #include <pqtx/serializable.h>
 #include <pqtx/shard.h>
 #include <pqtx/status.h>

@@ -101,6 +101,7 @@ struct pqtx_tx {
 
     /* Large, and not cleared with the rest. */
     pqtx_error error;
+    char blame[512];        /* whom the flight under way waits for; only with PQTX_NAME_BLOCKER */
     struct pqtx__wire lent; /* what `wire` points to on the caller's connection */
     struct pqtx__call first_calls[PQTX__CALLS_INLINE];
 };

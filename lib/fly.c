@@ -1,5 +1,6 @@
 /* fly.c: one flight of a transaction's statements, and what it came to. */
 #include "fly.h"
+#include "blame.h"
 #include "clock.h"
 #include "connect.h"
 #include "lead.h"
@@ -61,7 +62,7 @@ static bool cancel(pqtx_tx *tx, const struct pqtx__statement *statements, size_t
 enum pqtx__flight pqtx__fly_land(pqtx_tx *tx, const struct pqtx__statement *statements,
                                  size_t count, bool *cancelled)
 {
-    enum pqtx__flight flight = pqtx__wire_land(tx->wire, tx->give_up_us);
+    enum pqtx__flight flight = pqtx__blame_land(tx);
     *cancelled = flight == PQTX__FLYING;
     if (*cancelled) {
         cancel(tx, statements, count);
@@ -115,6 +116,7 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
                                                      tx->options.constraint_count);
         if (command && tx->guarded && tx->error.statement_position > command->shift)
             tx->error.statement_position -= command->shift;
+        pqtx__blame(tx);
     }
     if (command && tx->error.status == PQTX_IN_DOUBT) /* 40003, 08007: not before COMMIT */
         tx->error.status = PQTX_SERVER_ERROR;

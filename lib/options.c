@@ -78,8 +78,8 @@ static const char *fault_of(const pqtx_options *o)
         return "options.wait_first_ms or wait_max_ms is not within 0 … 2147483647";
     if (o->max_attempts < 0)
         return "options.max_attempts is negative";
-    if (o->flags &
-        ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE | PQTX_PIPELINE))
+    if (o->flags & ~(PQTX_PIN_SNAPSHOT | PQTX_LOCK_ANY_ISOLATION | PQTX_SERVER_DEADLINE |
+                     PQTX_PIPELINE | PQTX_NAME_BLOCKER))
         return "options.flags has a bit that this version does not know";
     if ((o->flags & PQTX_PIN_SNAPSHOT) && o->isolation == PQTX_ISO_READ_COMMITTED)
         return "PQTX_PIN_SNAPSHOT means nothing at READ COMMITTED: each statement has its own";

@@ -47,6 +47,17 @@ typedef enum pqtx_access {
 /* Each attempt begins in pipeline mode (pipeline.h). */
 #define PQTX_PIPELINE 0x8u
 
+/* PQTX_BUSY after lock_timeout says for whom it waited, in pqtx_error.detail: "blocked by pid 4711
+ * (user ann, application shop, idle in transaction for 12 s)".  When three quarters of lock_timeout
+ * are over and the answer has not come, another connection of the pool asks the server, once, and
+ * again for each further wait; before that it costs nothing.  An answer that comes meanwhile is
+ * heeded a little later, within lock_timeout.
+ *
+ * Not where no other connection is free, behind a pooler, on a connection of the caller's own, in
+ * pqtx_run_each(), with PQTX_NO_TIMEOUT, in a COMMIT that is sent by itself, and with NOWAIT, which
+ * does not wait: there pqtx_row_holders() of diagnose.h helps. */
+#define PQTX_NAME_BLOCKER 0x10u
+
 /* pqtx_options.retry_mask: which failures begin the whole transaction again. */
 #define PQTX_RETRY_SERIALIZATION 0x001u /* 40001 */
 #define PQTX_RETRY_DEADLOCK      0x002u /* 40P01 */
