@@ -549,7 +549,7 @@ START_TEST(a_flight_that_waits_for_a_lock_ends_by_the_deadline)
     for (int i = 0; i < 2; i++) {
         choose(_i);
         options.lock_timeout_ms = PQTX_NO_TIMEOUT;
-        options.deadline_ms = 1000;
+        options.deadline_ms = 2000;
         struct task task = form_task(&forms, (enum form)_i, &options, add_one, NULL);
         int pid = form_backend(&forms, (enum form)_i);
         sql(other, obstacles[i]);
@@ -566,7 +566,7 @@ END_TEST
 START_TEST(a_flight_that_takes_too_long_ends_by_the_deadline)
 {
     choose(_i);
-    options.deadline_ms = 1000;
+    options.deadline_ms = 2000;
     struct task task = form_task(&forms, (enum form)_i, &options, sleep_long, NULL);
     int pid = form_backend(&forms, (enum form)_i);
     run_task(&task, PQTX_TIMEOUT);
@@ -591,7 +591,7 @@ START_TEST(a_commit_that_takes_too_long_ends_by_the_deadline)
                  "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON slow DEFERRABLE"
                  " INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION sleep()");
     choose(_i);
-    options.deadline_ms = 1000;
+    options.deadline_ms = 2000;
     struct task task = form_task(&forms, (enum form)_i, &options, write_late, NULL);
     int pid = form_backend(&forms, (enum form)_i);
     run_task(&task, PQTX_TIMEOUT);
@@ -610,7 +610,7 @@ static pqtx_status flush_long(pqtx_tx *tx, void *arg)
 START_TEST(a_flush_ends_by_the_deadline)
 {
     choose(_i);
-    options.deadline_ms = 1000;
+    options.deadline_ms = 2000;
     struct task task = form_task(&forms, (enum form)_i, &options, flush_long, NULL);
     int pid = form_backend(&forms, (enum form)_i);
     run_task(&task, PQTX_TIMEOUT);
@@ -622,7 +622,7 @@ START_TEST(a_busy_row_is_tried_until_the_deadline_and_then_given_up)
 {
     choose(_i);
     options.lock_timeout_ms = 30;
-    options.deadline_ms = 1000;
+    options.deadline_ms = 2000;
     options.max_attempts = 1000000;
     options.wait_max_ms = 10;
     struct task task = form_task(&forms, (enum form)_i, &options, add_one, NULL);

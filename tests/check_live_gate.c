@@ -155,7 +155,7 @@ static pqtx_fault cut_at(pqtx_point point, uint32_t attempt, void *arg)
 
 START_TEST(in_doubt_or_with_a_lost_connection_it_is_left_too)
 {
-    pqtx_point point = PQTX_POINT_COMMIT_SENT;
+    pqtx_point point = PQTX_POINT_COMMIT_BEGUN;
     options.fault = cut_at;
     options.fault_arg = &point;
     run_task(&(struct task){.pool = pool, .options = &options, .work = do_nothing}, PQTX_IN_DOUBT);

@@ -364,7 +364,7 @@ START_TEST(an_impatient_leader_does_not_take_the_patient_along)
     start_first(&first);
     start_sql(third, "BEGIN; SELECT FROM counter WHERE key = 'hot' FOR UPDATE");
     wait_until_blocked(monitor, PQbackendPID(third));
-    leader.deadline_ms = 1000;
+    leader.deadline_ms = 4000;
     start(&leader);
     start(&patient);
     let_go(other);
