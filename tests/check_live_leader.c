@@ -835,9 +835,10 @@ START_TEST(limits_of_the_role_do_not_end_the_leader)
     assert_try(other, PQTX_OK);
     snprintf(conninfo, sizeof conninfo,
              "%s options='-c default_transaction_isolation=serializable -c statement_timeout=50ms"
-             " -c lock_timeout=1ms -c default_transaction_read_only=on -c idle_session_timeout=50ms"
+             " -c lock_timeout=1ms -c default_transaction_read_only=on%s"
              " -c synchronous_commit=off -c search_path=%s'",
-             test_conninfo(), SCHEMA);
+             test_conninfo(),
+             PQserverVersion(monitor) >= 140000 ? " -c idle_session_timeout=50ms" : "", SCHEMA);
     pqtx_leader *first = candidate_to(conninfo, "first");
     struct waiter waiter = {.leader = first, .timeout_ms = 60000};
     start_waiter(&waiter);
