@@ -177,7 +177,7 @@ static pqtx_status ask(struct pqtx__way way, const pqtx_counter *counter,
     return pqtx__ask(way, &question, fault);
 }
 
-#define IN(t)     ((struct pqtx__way){.tx = t})
+#define IN_BODY   ((struct pqtx__way){.tx = tx})
 #define NOW       ((struct pqtx__way){true, NULL, pool, options, error})
 #define VALUES(v) (int)(sizeof(v) / sizeof((v)[0])), v
 
@@ -219,7 +219,7 @@ static pqtx_status do_set_if(struct pqtx__way way, const pqtx_counter *counter, 
 pqtx_status pqtx_counter_add(pqtx_tx *tx, const pqtx_counter *counter, pqtx_value key,
                              int64_t delta, int64_t *value)
 {
-    return do_add(IN(tx), counter, key, delta, value);
+    return do_add(IN_BODY, counter, key, delta, value);
 }
 
 pqtx_status pqtx_counter_add_now(pqtx_pool *pool, const pqtx_options *options,
@@ -232,7 +232,7 @@ pqtx_status pqtx_counter_add_now(pqtx_pool *pool, const pqtx_options *options,
 pqtx_status pqtx_counter_bump(pqtx_tx *tx, const pqtx_counter *counter, pqtx_value key,
                               int64_t delta, int64_t *value)
 {
-    return do_bump(IN(tx), counter, key, delta, value);
+    return do_bump(IN_BODY, counter, key, delta, value);
 }
 
 pqtx_status pqtx_counter_bump_now(pqtx_pool *pool, const pqtx_options *options,
@@ -245,7 +245,7 @@ pqtx_status pqtx_counter_bump_now(pqtx_pool *pool, const pqtx_options *options,
 pqtx_status pqtx_counter_take(pqtx_tx *tx, const pqtx_counter *counter, pqtx_value key, int64_t n,
                               int64_t *value)
 {
-    return do_take(IN(tx), counter, key, n, value);
+    return do_take(IN_BODY, counter, key, n, value);
 }
 
 pqtx_status pqtx_counter_take_now(pqtx_pool *pool, const pqtx_options *options,
@@ -258,7 +258,7 @@ pqtx_status pqtx_counter_take_now(pqtx_pool *pool, const pqtx_options *options,
 pqtx_status pqtx_counter_get(pqtx_tx *tx, const pqtx_counter *counter, pqtx_value key,
                              int64_t *value)
 {
-    return do_get(IN(tx), counter, key, value);
+    return do_get(IN_BODY, counter, key, value);
 }
 
 pqtx_status pqtx_counter_get_now(pqtx_pool *pool, const pqtx_options *options,
@@ -271,7 +271,7 @@ pqtx_status pqtx_counter_get_now(pqtx_pool *pool, const pqtx_options *options,
 pqtx_status pqtx_counter_set_if(pqtx_tx *tx, const pqtx_counter *counter, pqtx_value key,
                                 int64_t expected, int64_t wanted, int64_t *value)
 {
-    return do_set_if(IN(tx), counter, key, expected, wanted, value);
+    return do_set_if(IN_BODY, counter, key, expected, wanted, value);
 }
 
 pqtx_status pqtx_counter_set_if_now(pqtx_pool *pool, const pqtx_options *options,

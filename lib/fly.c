@@ -103,7 +103,7 @@ void pqtx__fly_heed(pqtx_tx *tx, size_t reply, pqtx_phase phase, int64_t sent_us
     const PGresult *result = tx->wire->replies[reply].result;
     const struct pqtx__command *command = command_of(tx, reply);
     struct pqtx__call *call = command ? &tx->calls[command->call] : NULL;
-    int64_t code, ignored;
+    int64_t code, ignored = 0;
     int64_t *value = call && call->integers ? call->integers : &ignored;
     if (call && call->rule.count != PQTX__COUNT_ANY && pqtx__guard_read(result, &code, value)) {
         heed_miss(tx, call, code);

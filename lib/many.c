@@ -119,9 +119,9 @@ static char choose_separator(const struct item *items, size_t count)
             if (text[j] < ' ')
                 used[text[j]] = true;
     }
-    for (char c = 1; c < ' '; c++)
-        if (!used[(unsigned char)c])
-            return c;
+    for (size_t i = 1; i < sizeof used; i++)
+        if (!used[i])
+            return (char)i;
     return 0;
 }
 

@@ -10,8 +10,9 @@ bool pqtx__pile_make(struct pqtx__pile *pile, size_t capacity)
 {
     *pile = (struct pqtx__pile){.capacity = capacity, .slot_count = 2 * capacity + 1};
     pile->increments = calloc(capacity, sizeof *pile->increments);
+    pile->texts = calloc(capacity, sizeof *pile->texts);
     pile->slots = calloc(pile->slot_count, sizeof *pile->slots);
-    if (pile->increments && pile->slots)
+    if (pile->increments && pile->texts && pile->slots)
         return true;
     pqtx__pile_free(pile);
     return false;
@@ -19,9 +20,8 @@ bool pqtx__pile_make(struct pqtx__pile *pile, size_t capacity)
 
 void pqtx__pile_clear(struct pqtx__pile *pile)
 {
-    for (size_t i = 0; i < pile->count; i++)
-        if (pile->increments[i].key.type == PQTX_TYPE_TEXT)
-            free((void *)(uintptr_t)pile->increments[i].key.as.data);
+    for (size_t i = 0; pile->texts && i < pile->count; i++)
+        free(pile->texts[i]);
     if (pile->slots)
         memset(pile->slots, 0, pile->slot_count * sizeof *pile->slots);
     pile->count = 0;
@@ -32,6 +32,7 @@ void pqtx__pile_free(struct pqtx__pile *pile)
 {
     pqtx__pile_clear(pile);
     free(pile->increments);
+    free(pile->texts);
     free(pile->slots);
     *pile = (struct pqtx__pile){.count = 0};
 }
@@ -52,17 +53,22 @@ static uint32_t *slot_of(struct pqtx__pile *pile, const pqtx_value *key)
     return &pile->slots[at];
 }
 
-/* The key with a text of its own; false without memory. */
-static bool keep_key(pqtx_value *copy, const pqtx_value *key)
+/* A new key, with a text of its own; false without memory. */
+static bool append(struct pqtx__pile *pile, const pqtx_value *key, int64_t delta)
 {
-    *copy = *key;
-    if (key->type != PQTX_TYPE_TEXT)
-        return true;
-    char *text = malloc(key->len + 1);
-    if (text && key->len > 0)
-        memcpy(text, key->as.data, key->len);
-    copy->as.data = text;
-    return text != NULL;
+    pqtx_increment increment = {*key, delta};
+    char *text = NULL;
+    if (key->type == PQTX_TYPE_TEXT) {
+        text = malloc(key->len + 1);
+        if (!text)
+            return false;
+        if (key->len > 0)
+            memcpy(text, key->as.data, key->len);
+        increment.key.as.data = text;
+    }
+    pile->texts[pile->count] = text;
+    pile->increments[pile->count++] = increment;
+    return true;
 }
 
 pqtx_status pqtx__pile_add(struct pqtx__pile *pile, const pqtx_value *key, int64_t delta)
@@ -74,12 +80,10 @@ pqtx_status pqtx__pile_add(struct pqtx__pile *pile, const pqtx_value *key, int64
             return PQTX_BAD_DATA;
     } else if (pile->count == pile->capacity) {
         return PQTX_TOO_MANY;
+    } else if (append(pile, key, delta)) {
+        *slot = (uint32_t)pile->count;
     } else {
-        pqtx_increment *increment = &pile->increments[pile->count];
-        if (!keep_key(&increment->key, key))
-            return PQTX_NO_MEMORY;
-        increment->delta = delta;
-        *slot = (uint32_t)++pile->count;
+        return PQTX_NO_MEMORY;
     }
     pile->adds++;
     return PQTX_OK;

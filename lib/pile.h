@@ -7,7 +7,8 @@
 
 /* Increments added up by key, in memory that is bounded when it is made. */
 struct pqtx__pile {
-    pqtx_increment *increments; /* each key once, with a copy of its text */
+    pqtx_increment *increments; /* each key once … */
+    char **texts;               /* … and the copies of their texts, or NULL */
     size_t count, capacity;
     uint32_t *slots; /* of a table by hash: the place of an increment, from 1; 0: none */
     size_t slot_count;

@@ -148,12 +148,12 @@ static pqtx_status ask(struct pqtx__way way, const pqtx_shards *shards,
                      fault);
 }
 
-#define IN(t) ((struct pqtx__way){.tx = t})
-#define NOW   ((struct pqtx__way){true, NULL, pool, options, error})
+#define IN_BODY ((struct pqtx__way){.tx = tx})
+#define NOW     ((struct pqtx__way){true, NULL, pool, options, error})
 
 pqtx_status pqtx_shards_add(pqtx_tx *tx, const pqtx_shards *shards, pqtx_value key, int64_t delta)
 {
-    return ask(IN(tx), shards, &add, key, delta, INT64_MIN, NULL);
+    return ask(IN_BODY, shards, &add, key, delta, INT64_MIN, NULL);
 }
 
 pqtx_status pqtx_shards_add_now(pqtx_pool *pool, const pqtx_options *options,
@@ -165,7 +165,7 @@ pqtx_status pqtx_shards_add_now(pqtx_pool *pool, const pqtx_options *options,
 
 pqtx_status pqtx_shards_fill(pqtx_tx *tx, const pqtx_shards *shards, pqtx_value key, int64_t amount)
 {
-    return ask(IN(tx), shards, &fill, key, amount, 0, NULL);
+    return ask(IN_BODY, shards, &fill, key, amount, 0, NULL);
 }
 
 pqtx_status pqtx_shards_fill_now(pqtx_pool *pool, const pqtx_options *options,
@@ -177,7 +177,7 @@ pqtx_status pqtx_shards_fill_now(pqtx_pool *pool, const pqtx_options *options,
 
 pqtx_status pqtx_shards_take(pqtx_tx *tx, const pqtx_shards *shards, pqtx_value key, int64_t n)
 {
-    return ask(IN(tx), shards, &take, key, n, 1, NULL);
+    return ask(IN_BODY, shards, &take, key, n, 1, NULL);
 }
 
 pqtx_status pqtx_shards_take_now(pqtx_pool *pool, const pqtx_options *options,
@@ -189,7 +189,7 @@ pqtx_status pqtx_shards_take_now(pqtx_pool *pool, const pqtx_options *options,
 
 pqtx_status pqtx_shards_sum(pqtx_tx *tx, const pqtx_shards *shards, pqtx_value key, int64_t *value)
 {
-    return ask(IN(tx), shards, &sum, key, 0, 0, value);
+    return ask(IN_BODY, shards, &sum, key, 0, 0, value);
 }
 
 pqtx_status pqtx_shards_sum_now(pqtx_pool *pool, const pqtx_options *options,

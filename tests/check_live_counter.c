@@ -152,6 +152,27 @@ START_TEST(calls_of_one_transaction_see_one_another)
 }
 END_TEST
 
+static pqtx_status take_until_exhausted(pqtx_tx *tx, void *left)
+{
+    pqtx_counter_add(tx, &counter, PQTX_TEXT("kz"), 5, NULL);
+    pqtx_counter_take(tx, &counter, PQTX_TEXT("kz"), 3, NULL);
+    return pqtx_counter_take(tx, &counter, PQTX_TEXT("kz"), 3, left);
+}
+
+START_TEST(a_call_that_was_done_does_not_stand_for_the_next)
+{
+    for (int queued = 0; queued < 2; queued++) {
+        pqtx_options options = PQTX_OPTIONS;
+        pqtx_error error = PQTX_ERROR;
+        int64_t left;
+        options.flags = queued ? PQTX_PIPELINE : 0;
+        assert_status(pqtx_run(pool, &options, take_until_exhausted, &left, &error), PQTX_EXHAUSTED,
+                      &error);
+        ck_assert_int_eq(left, 2);
+    }
+}
+END_TEST
+
 static pqtx_status add_then_take_too_much(pqtx_tx *tx, void *left)
 {
     pqtx_counter_add(tx, &counter, PQTX_TEXT("other"), 1, NULL);
@@ -734,6 +755,7 @@ static Suite *suite(void)
     tcase_add_test(tests, getting_reads_it);
     tcase_add_test(tests, setting_asks_for_the_value_before);
     tcase_add_test(tests, calls_of_one_transaction_see_one_another);
+    tcase_add_test(tests, a_call_that_was_done_does_not_stand_for_the_next);
     tcase_add_test(tests, a_miss_rolls_the_whole_back_and_names_the_call);
     tcase_add_test(tests, a_miss_keeps_no_lock_and_a_savepoint_goes_on_after_it);
     tcase_add_loop_test(tests, every_interleaving_ends_with_the_right_verdict, 0, INTERLEAVINGS);
