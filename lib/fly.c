@@ -47,14 +47,17 @@ static bool send_flight(pqtx_tx *tx, const struct pqtx__statement *statements, s
 /* Without knowing the backend, a cancel has to know what runs. */
 static bool cancel(pqtx_tx *tx, const struct pqtx__statement *statements, size_t count)
 {
-    struct pqtx__wire *wire = tx->wire;
     size_t all = tx->batch.count + count, n = 0;
-    struct pqtx__statement *list = wire->backend.pid == 0 ? calloc(all, sizeof *list) : NULL;
-    for (struct pqtx__command *c = tx->batch.first; list && c; c = c->next)
-        list[n++].sql = c->sql;
-    for (size_t i = 0; list && i < count; i++)
+    if (tx->wire->backend.pid != 0)
+        return pqtx__cancel(tx->wire, NULL, 0, tx->deadline_us);
+    struct pqtx__statement *list = calloc(all + 1, sizeof *list);
+    if (!list)
+        return false;
+    for (struct pqtx__command *c = tx->batch.first; c; c = c->next)
+        list[n++].sql = tx->guarded ? c->sql : c->text;
+    for (size_t i = 0; i < count; i++)
         list[n++] = statements[i];
-    bool asked = pqtx__cancel(wire, list, n, tx->deadline_us);
+    bool asked = pqtx__cancel(tx->wire, list, n, tx->deadline_us);
     free(list);
     return asked;
 }

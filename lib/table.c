@@ -63,7 +63,7 @@ struct text {
 
 static void put(struct text *text, const char *part, size_t len)
 {
-    if (text->len + len >= text->size) {
+    if (!text->at || text->len + len >= text->size) {
         size_t size = 2 * text->size + len + 256;
         char *bigger = realloc(text->at, size);
         if (!bigger) {

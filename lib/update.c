@@ -253,7 +253,7 @@ static pqtx_status queue_pair(pqtx_tx *tx, const struct pair *pair, int count,
     char *none =
         join((const char *const[]){"SELECT WHERE CASE WHEN ", IS_CHANGED(pair->word),
                                    " THEN false ELSE " PQTX__GUARD_RAISE(NO_ROW) " END", NULL});
-    uint32_t call;
+    uint32_t call = 0;
     pqtx_status status = none ? pqtx__call_open(tx, &request, &call)
                               : pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the statement");
     if (status == PQTX_OK)

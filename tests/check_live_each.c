@@ -659,7 +659,8 @@ static Suite *suite(void)
     tcase_add_test(c, no_items_are_no_work);
     tcase_add_test(c, items_may_be_large);
     tcase_add_test(c, a_very_large_item_does_not_mix_the_answers_up);
-    tcase_add_test(c, several_items_that_wait_too_long_end_by_the_deadline_and_the_others_commit);
+    add_direct_test(c, several_items_that_wait_too_long_end_by_the_deadline_and_the_others_commit,
+                    INVENTED_PID);
     tcase_add_test(c, an_item_that_has_no_room_for_its_result_is_misuse);
     tcase_add_test(c, an_item_that_fails_harms_no_other);
     tcase_add_test(c, all_items_may_fail_and_each_in_its_own_way);

@@ -83,7 +83,7 @@ static void assert_fenced(pqtx_pool *pool, int64_t epoch, pqtx_status expected)
 
 START_TEST(those_behind_it_write_with_the_epoch_of_a_leader_that_is_not)
 {
-    pqtx_pool *near = open_pool(1), *far = pooler_pool(pooler_one_conninfo(), 1);
+    pqtx_pool *near = pooler_pool(test_conninfo(), 1), *far = pooler_pool(pooler_one_conninfo(), 1);
     pqtx_leader *leader = candidate(near);
     assert_status(pqtx_leader_try(leader, &error), PQTX_OK, &error);
     int64_t epoch = pqtx_leader_epoch(leader);
