@@ -244,7 +244,8 @@ check-cluster: $(cluster)
 # anyway, or take too long to be run twice.  check_pooler_prepare is for a pooler of one's own
 # choice: see there.
 direct := open hosts notice handle guard prepare trace_pipeline flight cut cut_flight fault syscall \
-          orphan server storm leader diagnose schema counter group shard tally gate serializable
+          orphan server storm leader diagnose schema counter many shard trap group tally scarce gate \
+          serializable
 pooled := $(filter-out %/check_pooler_prepare,$(pooler)) \
           $(if $(filter 0,$(POOLED)),,$(filter-out $(direct:%=$(B)/tests/check_live_%),$(live)))
 check-pooler: $(pooled)

@@ -756,9 +756,10 @@ static Suite *suite(void)
     tcase_add_test(c, ten_thousand_keys_are_one_call);
     tcase_add_test(c, callers_with_the_same_keys_in_any_order_never_deadlock);
     tcase_add_test(c, the_server_finds_the_same_key_for_a_name);
-    tcase_add_test(c, a_wait_goes_on_slice_after_slice_in_one_attempt);
+    add_direct_test(c, a_wait_goes_on_slice_after_slice_in_one_attempt, ANY_SESSION);
     tcase_add_test(c, a_wait_in_slices_ends_busy_at_the_deadline);
-    tcase_add_test(c, a_wait_in_slices_does_not_hold_up_an_index_that_is_built_meanwhile);
+    add_direct_test(c, a_wait_in_slices_does_not_hold_up_an_index_that_is_built_meanwhile,
+                    ANY_SESSION);
     tcase_add_test(c, a_wait_in_slices_comes_before_everything_else);
     tcase_add_test(c, locks_are_refused_where_the_snapshot_would_be_older);
     add_direct_test(c, locks_are_refused_where_the_sessions_default_is_such, SESSION_STATE);
