@@ -92,9 +92,14 @@ enum fault fault_disarm(void)
     return state.first;
 }
 
+/* Under valgrind its own malloc() comes before this one. */
 bool fault_is_possible(void)
 {
-    return true;
+    fault_arm(1, false);
+    void *volatile block = malloc(1);
+    fault_disarm();
+    free(block);
+    return !block;
 }
 
 #else
