@@ -18,7 +18,7 @@ struct sample {
     double cpu_us; /* the client's, user and system, for each transaction */
 };
 
-/* The tables are filled and counted over this session, which must be on a line of its own. */
+/* The tables are filled and counted over this connection, which must be on a line of its own. */
 void trial_open(const char *conninfo);
 void trial_close(void);
 
