@@ -64,15 +64,6 @@ struct pair {
     struct pqtx__params all, key;
 };
 
-static bool encode(pqtx_tx *tx, struct pqtx__params *params, int count, const pqtx_value *values)
-{
-    const char *why = "no memory for the statement's values";
-    pqtx_status status = pqtx__params_encode(params, count, values, &why);
-    if (status != PQTX_OK)
-        pqtx__fail(tx, status, "%s", why);
-    return status == PQTX_OK;
-}
-
 /* PQTX_OK and the new row, PQTX_DUPLICATE and the one that was there, or PQTX_BUSY, unmarked, if
  * that one has gone. */
 static pqtx_status judge(pqtx_tx *tx, PGresult *results[2], const PGresult **row)
@@ -122,8 +113,8 @@ static pqtx_status insert_with(pqtx_tx *tx, const struct pqtx__table *table, int
     if (row && pair.insert)
         pair.select = pqtx__table_sql(tx, table, "SELECT @r FROM @t WHERE @w");
     pqtx_status answer = PQTX_OK;
-    if (tx->mark == PQTX_OK && encode(tx, &pair.all, count, values)) {
-        if (encode(tx, &pair.key, table->key_count, values)) {
+    if (tx->mark == PQTX_OK && pqtx__tx_encode(tx, &pair.all, count, values) == PQTX_OK) {
+        if (pqtx__tx_encode(tx, &pair.key, table->key_count, values) == PQTX_OK) {
             answer = insert_new(tx, &pair, row);
             pqtx__params_free(&pair.key);
         }

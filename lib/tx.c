@@ -46,17 +46,22 @@ pqtx_status pqtx__tx_keep(pqtx_tx *tx, PGresult *result, const PGresult **out)
     return PQTX_OK;
 }
 
+pqtx_status pqtx__tx_encode(pqtx_tx *tx, struct pqtx__params *params, int count,
+                            const pqtx_value *values)
+{
+    const char *why = "no memory for the statement's values";
+    pqtx_status status = pqtx__params_encode(params, count, values, &why);
+    return status == PQTX_OK ? PQTX_OK : pqtx__fail(tx, status, "%s", why);
+}
+
 pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                           PGresult **result)
 {
     *result = NULL;
     struct pqtx__params params;
-    const char *why;
-    pqtx_status status = pqtx__params_encode(&params, count, values, &why);
-    if (status == PQTX_NO_MEMORY)
-        return pqtx__fail(tx, status, "no memory for the statement's values");
+    pqtx_status status = pqtx__tx_encode(tx, &params, count, values);
     if (status != PQTX_OK)
-        return pqtx__fail(tx, status, "%s", why);
+        return status;
     status = pqtx__fly(tx, &(struct pqtx__statement){sql, &params}, 1, result);
     pqtx__params_free(&params);
     return status;

@@ -15,6 +15,10 @@ bool pqtx__body_may_say(pqtx_status status);
 pqtx_status pqtx__tx_keep(pqtx_tx *tx, PGresult *result, const PGresult **out);
 void pqtx__tx_forget_results(pqtx_tx *tx);
 
+/* pqtx__params_encode(), PQTX_OK or the mark. */
+pqtx_status pqtx__tx_encode(pqtx_tx *tx, struct pqtx__params *params, int count,
+                            const pqtx_value *values);
+
 /* pqtx_exec() for those who have entered and need the answer now.  *result is the caller's. */
 pqtx_status pqtx__tx_exec(pqtx_tx *tx, const char *sql, int count, const pqtx_value *values,
                           PGresult **result);

@@ -193,12 +193,9 @@ static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
                             const pqtx_value *values, const PGresult **row)
 {
     struct pqtx__params params;
-    const char *why;
-    pqtx_status status = pqtx__params_encode(&params, count, values, &why);
-    if (status == PQTX_NO_MEMORY)
-        return pqtx__fail(tx, status, "no memory for the statement's values");
+    pqtx_status status = pqtx__tx_encode(tx, &params, count, values);
     if (status != PQTX_OK)
-        return pqtx__fail(tx, status, "%s", why);
+        return status;
     struct pair pair = write_pair(tx, change, count, false);
     status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)

@@ -88,10 +88,9 @@ static pqtx_status fly(pqtx_tx *tx, const struct pqtx__question *q, const struct
     struct pqtx__params params;
     struct pqtx__statement statements[STATEMENTS_MAX];
     PGresult *results[STATEMENTS_MAX];
-    const char *why = "no memory for the statement's values";
-    pqtx_status status = pqtx__params_encode(&params, q->count, q->values, &why);
+    pqtx_status status = pqtx__tx_encode(tx, &params, q->count, q->values);
     if (status != PQTX_OK)
-        return pqtx__fail(tx, status, "%s", why);
+        return status;
     for (size_t i = 0; i < texts->count; i++)
         statements[i] = (struct pqtx__statement){texts->sql[i], &params};
     status = pqtx__fly(tx, statements, texts->count, results);
