@@ -59,7 +59,7 @@ abi     := 0
 # Floors, from the ground up, with a / between them: a file includes only what stands before it,
 # and on the last floor no file includes another.
 floors := size name fork wait status value error clock observer options backoff budget statement \
-          guard finding fault / prepared batch wire blocker hosts backend connect proof ticket \
+          guard finding fault / quote prepared batch wire blocker hosts backend connect proof ticket \
           / turn gate lend pool session takeover prometheus \
           / resolver action attempt lead blame fly call commit claim report tx table pipeline \
           savepoint / doubt retry loop handle run one each \

@@ -2,6 +2,7 @@
  *
  * Names are quoted by libpq, which knows the client encoding.  A value never comes near a text. */
 #include "names.h"
+#include "quote.h"
 #include "value.h"
 
 #include <libpq-fe.h>
@@ -25,13 +26,6 @@ const char *pqtx__names_fault(const struct pqtx__names *n)
     return NULL;
 }
 
-static bool is_ascii(const char *text)
-{
-    while (*text && (unsigned char)*text < 0x80)
-        text++;
-    return *text == '\0';
-}
-
 /* In every encoding that a server can have, a quote stands for itself only. */
 static char *double_quotes(const char *name)
 {
@@ -48,28 +42,17 @@ static char *double_quotes(const char *name)
     return text;
 }
 
-/* libpq's memory is freed by libpq's own call on some systems, so it is not kept. */
-static char *quote_for(PGconn *conn, const char *name)
-{
-    char *quoted = PQescapeIdentifier(conn, name, strlen(name));
-    size_t size = quoted ? strlen(quoted) + 1 : 0;
-    char *copy = quoted ? malloc(size) : NULL;
-    if (copy)
-        memcpy(copy, quoted, size);
-    PQfreemem(quoted);
-    return copy;
-}
-
 /* Notes in *status, unless it is bad already, why a name could not be quoted. */
 static char *quote(PGconn *conn, const char *name, pqtx_status *status, const char **why)
 {
-    char *quoted = !name ? NULL : conn ? quote_for(conn, name) : double_quotes(name);
+    pqtx_status failed = PQTX_NO_MEMORY;
+    char *quoted = !name ? NULL : conn ? pqtx__quote(conn, name, &failed) : double_quotes(name);
     if (quoted || !name || *status != PQTX_OK)
         return quoted;
-    bool strange = conn && !is_ascii(name); /* ASCII is valid in every client encoding */
-    *status = strange ? PQTX_MISUSE : PQTX_NO_MEMORY;
-    *why = strange ? "a name of the table or of a column is not valid in the client encoding"
-                   : "no memory for the statement";
+    *status = failed;
+    *why = failed == PQTX_MISUSE
+               ? "a name of the table or of a column is not valid in the client encoding"
+               : "no memory for the statement";
     return NULL;
 }
 

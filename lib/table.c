@@ -1,6 +1,7 @@
 /* table.c: statements about a caller's table, its names quoted. */
 #include "table.h"
 #include "options.h"
+#include "quote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,22 +84,12 @@ static void put_all(struct text *text, const char *part)
     put(text, part, strlen(part));
 }
 
-static bool is_ascii(const char *text)
-{
-    while (*text && (unsigned char)*text < 0x80)
-        text++;
-    return *text == '\0';
-}
-
-/* What is in ASCII is valid in every client encoding, so that only memory can be missing. */
 static void put_name(struct text *text, const char *name)
 {
-    char *quoted = PQescapeIdentifier(text->conn, name, strlen(name));
+    char *quoted = pqtx__quote(text->conn, name, &text->status);
     if (quoted)
         put_all(text, quoted);
-    else
-        text->status = is_ascii(name) ? PQTX_NO_MEMORY : PQTX_MISUSE;
-    PQfreemem(quoted);
+    free(quoted);
 }
 
 static void put_number(struct text *text, int number)

@@ -5,6 +5,7 @@
  * parts of one statement look at the row at different times. */
 #include "fly.h"
 #include "options.h"
+#include "quote.h"
 #include "tx.h"
 
 #include <pqtx/update.h>
@@ -47,17 +48,17 @@ static char *join(const char *const *parts)
     return text;
 }
 
-/* Schema and table quoted apart; NULL if they are not valid in the client encoding. */
-static char *table_name(PGconn *conn, const pqtx_change *change)
+/* Schema and table quoted apart; NULL with *status where that cannot be. */
+static char *table_name(PGconn *conn, const pqtx_change *change, pqtx_status *status)
 {
     const char *schema = change->schema ? change->schema : "";
-    char *first = PQescapeIdentifier(conn, schema, strlen(schema));
-    char *second = PQescapeIdentifier(conn, change->table, strlen(change->table));
+    char *first = pqtx__quote(conn, schema, status);
+    char *second = first ? pqtx__quote(conn, change->table, status) : NULL;
     char *name = NULL;
-    if (first && second)
+    if (second)
         name = join((const char *const[]){*schema ? first : "", *schema ? "." : "", second, NULL});
-    PQfreemem(first);
-    PQfreemem(second);
+    free(first);
+    free(second);
     return name;
 }
 
@@ -82,6 +83,7 @@ static char *limit_clause(int count)
 struct pair {
     char *update, *select;
     char word[40];
+    pqtx_status status; /* why they are not there */
 };
 
 #define IS_CHANGED(word)                                                                           \
@@ -108,9 +110,9 @@ static char *raise_clause(const pqtx_change *c, const char *name)
  * their types.  `before` and `after` stand around the condition. */
 static struct pair write_pair(pqtx_tx *tx, const pqtx_change *c, int count, bool raises)
 {
-    struct pair pair = {NULL, NULL, ""};
+    struct pair pair = {.status = PQTX_NO_MEMORY};
     const char *returning = c->returning ? c->returning : "*";
-    char *name = table_name(tx->wire->conn, c);
+    char *name = table_name(tx->wire->conn, c, &pair.status);
     char *limit = limit_clause(count);
     snprintf(pair.word, sizeof pair.word, "%llu.%u", (unsigned long long)tx->flights + 1,
              tx->call_count);
@@ -174,19 +176,12 @@ static pqtx_status try_once(pqtx_tx *tx, const struct pair *pair, const struct p
     return status;
 }
 
-static bool is_ascii(const char *text)
+static pqtx_status refuse_pair(pqtx_tx *tx, const struct pair *pair)
 {
-    while (*text && (unsigned char)*text < 0x80)
-        text++;
-    return *text == '\0';
-}
-
-/* A name in ASCII is valid in every client encoding. */
-static pqtx_status refuse_pair(pqtx_tx *tx, const pqtx_change *change)
-{
-    if (is_ascii(change->table) && (!change->schema || is_ascii(change->schema)))
-        return pqtx__fail(tx, PQTX_NO_MEMORY, "no memory for the statement");
-    return pqtx__fail(tx, PQTX_MISUSE, "the table's name is not valid in the client encoding");
+    return pqtx__fail(tx, pair->status, "%s",
+                      pair->status == PQTX_NO_MEMORY
+                          ? "no memory for the statement"
+                          : "the table's name is not valid in the client encoding");
 }
 
 static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
@@ -197,7 +192,7 @@ static pqtx_status wait_for(pqtx_tx *tx, const pqtx_change *change, int count,
     if (status != PQTX_OK)
         return status;
     struct pair pair = write_pair(tx, change, count, false);
-    status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, change);
+    status = pair.update && pair.select ? PQTX_BUSY : refuse_pair(tx, &pair);
     for (int i = 0; i < TRIES && tx->mark == PQTX_OK && status == PQTX_BUSY; i++)
         status = try_once(tx, &pair, &params, row);
     if (status == PQTX_BUSY)
@@ -268,7 +263,7 @@ static pqtx_status queue(pqtx_tx *tx, const pqtx_change *change, int count,
 {
     struct pair pair = write_pair(tx, change, count, true);
     pqtx_status status = pair.update && pair.select ? queue_pair(tx, &pair, count, values, row)
-                                                    : refuse_pair(tx, change);
+                                                    : refuse_pair(tx, &pair);
     free_pair(&pair);
     return status;
 }
