@@ -152,6 +152,11 @@ bool pqtx__int_add(int64_t a, int64_t b, int64_t *sum)
     return true;
 }
 
+bool pqtx__is_refusal(pqtx_status status)
+{
+    return pqtx_is_answer(status) || status == PQTX_BAD_DATA || status == PQTX_RAISED;
+}
+
 /* ---- the calls */
 
 static pqtx_status ask(struct pqtx__way way, const pqtx_counter *counter,

@@ -23,4 +23,7 @@ const char *pqtx__key_sql(pqtx_key_type type);
 /* a + b; false, and nothing is set, where that does not fit. */
 bool pqtx__int_add(int64_t a, int64_t b, int64_t *sum);
 
+/* What the database says of a value; of several written together it may be meant for one only. */
+bool pqtx__is_refusal(pqtx_status status);
+
 #endif

@@ -116,16 +116,10 @@ static pqtx_status add(const pqtx_group *group, pqtx_value key, int64_t delta, i
     return pqtx_counter_add_now(group->pool, &options, &group->counter, key, delta, value, error);
 }
 
-/* What the database says of a value is perhaps meant for one of them only. */
-static bool is_refusal(pqtx_status status)
-{
-    return pqtx_is_answer(status) || status == PQTX_BAD_DATA || status == PQTX_RAISED;
-}
-
 static void tell(const struct pqtx__ride *ride, pqtx_status status, int64_t value,
                  const pqtx_error *error)
 {
-    bool apart = ride->count > 1 && is_refusal(status);
+    bool apart = ride->count > 1 && pqtx__is_refusal(status);
     for (struct pqtx__caller *caller = ride->first, *next; caller; caller = next) {
         next = caller->next;
         caller->value = value == PQTX_VALUE_UNKNOWN ? value : value - ride->sum + caller->part;

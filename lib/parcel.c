@@ -6,6 +6,8 @@
 #define _DEFAULT_SOURCE
 #include "parcel.h"
 
+#include "counter.h"
+
 #include <stdio.h>
 #include <unistd.h>
 #ifdef __APPLE__
@@ -41,11 +43,6 @@ static pqtx_status write_out(struct way *way, const char *id, const pqtx_increme
     return status == PQTX_DONE_BEFORE ? PQTX_OK : status;
 }
 
-static bool is_refusal(pqtx_status status)
-{
-    return pqtx_is_answer(status) || status == PQTX_BAD_DATA || status == PQTX_RAISED;
-}
-
 static pqtx_status write_alone(struct pqtx__parcel *parcel, struct way *way,
                                struct pqtx__refusal *refusal)
 {
@@ -56,7 +53,7 @@ static pqtx_status write_alone(struct pqtx__parcel *parcel, struct way *way,
         pqtx_status status = write_out(way, id, increment, 1);
         if (status == PQTX_OK)
             continue;
-        if (!is_refusal(status))
+        if (!pqtx__is_refusal(status))
             return status;
         refusal->status = status;
         refusal->error = parcel->error;
@@ -75,7 +72,7 @@ pqtx_status pqtx__parcel_send(struct pqtx__parcel *parcel, pqtx_pool *pool,
     parcel->error = (pqtx_error)PQTX_ERROR;
     if (parcel->alone == 0)
         status = write_out(&way, parcel->id, parcel->pile.increments, parcel->pile.count);
-    if (is_refusal(status))
+    if (pqtx__is_refusal(status))
         parcel->alone = 1;
     if (parcel->alone > 0)
         status = write_alone(parcel, &way, refusal);
